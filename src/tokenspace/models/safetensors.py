@@ -1,0 +1,262 @@
+r"""safetensors files, opened by their header: every check before any tensor is touched.
+
+Byte layout (https://github.com/huggingface/safetensors#format)::
+
+    8 bytes   length of the header, unsigned, little-endian
+    header    JSON: {"name": {"dtype": "F32", "shape": [V, D], "data_offsets": [begin, end]}, ...,
+              "__metadata__": {"key": "value", ...}}
+    data      the tensors, row-major, little-endian; offsets count from the data's first byte,
+              and together they cover the data with neither hole nor overlap
+
+A header is the word of whoever wrote the file. All of it is held against the file's size here, so that what
+``open_file`` returns can be read without another check.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from tokenspace.errors import TableFormatError
+from tokenspace.shapes import Array
+
+HEADER_LIMIT = 100_000_000  # bytes; the format's own reader refuses more
+LARGEST = 2**63 - 1  # no index and no file offset is larger
+METADATA = "__metadata__"
+
+DTYPES = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "U16": np.dtype("<u2"),
+    "I16": np.dtype("<i2"),
+    "U32": np.dtype("<u4"),
+    "I32": np.dtype("<i4"),
+    "U64": np.dtype("<u8"),
+    "I64": np.dtype("<i8"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F32": np.dtype("<f4"),
+    "F64": np.dtype("<f8"),
+    "C64": np.dtype("<c8"),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+}
+PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # several numbers share a byte: listed, never read
+
+
+class TensorInfo(NamedTuple):
+    """One tensor of a file: what its bytes mean, and where they are, counted from the file's first byte."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    path: Path
+    start: int
+    end: int
+
+
+class SafetensorsFile:
+    """A checked header: ``tensors`` by name in its order, ``metadata``, and ``read``. It keeps no file open."""
+
+    def __init__(self, path: Path, tensors: dict[str, TensorInfo], metadata: dict[str, str]) -> None:
+        self.path = path
+        self.tensors = tensors
+        self.metadata = metadata
+
+    def __repr__(self) -> str:
+        return f"SafetensorsFile({str(self.path)!r}, {len(self.tensors)} tensors)"
+
+    def read(self, name: str) -> Array:
+        """The tensor ``name`` as a read-only memory map: no byte is read before it is used."""
+        if name not in self.tensors:
+            raise TableFormatError(f"{self.path} has no tensor {name!r}; it has {listed(self.tensors)}")
+        return read(self.tensors[name])
+
+
+def open_file(path: str | os.PathLike[str]) -> SafetensorsFile:
+    """Read and check the header of a safetensors file.
+
+    Raises ``TableFormatError``, naming the file and the byte, for whatever is not exactly as the format says:
+    a header longer than the file, JSON that is none, a name given twice, an unknown dtype, bytes that don't
+    fit a shape, tensors that overlap, leave a hole, or end before or after the file does.
+
+    >>> import tempfile, os, numpy as np
+    >>> from safetensors.numpy import save_file
+    >>> path = os.path.join(tempfile.mkdtemp(), "table.safetensors")
+    >>> save_file({"weight": np.arange(6, dtype=np.float32).reshape(3, 2)}, path)
+    >>> file = open_file(path)
+    >>> file.tensors["weight"].shape
+    (3, 2)
+    >>> file.read("weight")[1].tolist()
+    [2.0, 3.0]
+    """
+    path = Path(path)
+    size, header = _header_bytes(path)
+    data_start = 8 + len(header)
+    entries = _parse(path, header)
+    metadata = _metadata(path, entries.pop(METADATA, {}))
+    tensors = {name: _tensor(path, name, entry, data_start, size) for name, entry in entries.items()}
+    _check_coverage(path, tensors.values(), data_start, size)
+    return SafetensorsFile(path, tensors, metadata)
+
+
+def read(tensor: TensorInfo) -> Array:
+    """The tensor's numbers as a read-only ``np.memmap`` (a plain array if it has none); nothing is copied.
+
+    Numbers keep the file's dtype; BF16 comes as ``ml_dtypes.bfloat16``. A file may place a tensor at any
+    byte, so the array need not be aligned.
+    """
+    if tensor.dtype in PACKED_BITS:
+        raise TableFormatError(
+            f"{tensor.path}: tensor {tensor.name!r} holds {tensor.dtype} numbers, packed several to a byte, "
+            "which NumPy can't index; convert the file to BF16, F16 or F32 first"
+        )
+    dtype = DTYPES[tensor.dtype]
+    if tensor.start == tensor.end:  # an empty range can't be mapped
+        empty = np.empty(tensor.shape, dtype)
+        empty.flags.writeable = False
+        return empty
+    try:
+        return np.memmap(tensor.path, dtype, mode="r", offset=tensor.start, shape=tensor.shape)
+    except (OSError, ValueError) as error:
+        raise TableFormatError(
+            f"{tensor.path} changed since its header was read: can't map tensor {tensor.name!r} "
+            f"(bytes {tensor.start:,} to {tensor.end:,}); {error}"
+        ) from None
+
+
+def listed(names: Iterable[str], at_most: int = 6) -> str:
+    """Names for an error message: all of a few, else the first ones and how many more there are.
+
+    >>> listed(["wte.weight", "wpe.weight"])
+    "'wte.weight', 'wpe.weight'"
+    >>> listed("abcd", at_most=2)
+    "'a', 'b' and 2 more"
+    """
+    names = list(names)
+    if not names:
+        return "none"
+    more = f" and {len(names) - at_most:,} more" if len(names) > at_most else ""
+    return ", ".join(repr(name) for name in names[:at_most]) + more
+
+
+def _header_bytes(path: Path) -> tuple[int, bytes]:
+    """The file's size and the header's bytes; nothing is allocated that the file can't fill."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            raise TableFormatError(f"{path} is {kind}; a safetensors file is needed")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            prefix = file.read(8)
+            if len(prefix) < 8:
+                raise TableFormatError(
+                    f"{path} has {size} bytes, too few for a safetensors file: byte 0 starts an 8-byte length"
+                )
+            length = int.from_bytes(prefix, "little")
+            if length > min(size - 8, HEADER_LIMIT):
+                raise TableFormatError(
+                    f"{path} is no safetensors file, or is cut off: byte 0 gives a header of {length:,} bytes, "
+                    f"but {size - 8:,} follow it and {HEADER_LIMIT:,} is the format's limit"
+                )
+            return size, file.read(length)
+    except OSError as error:
+        raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
+
+
+def _parse(path: Path, header: bytes) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        entries = dict(pairs)
+        if len(entries) != len(pairs):
+            twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            raise TableFormatError(f"{path}: the header (from byte 8) gives {twice!r} twice")
+        return entries
+
+    try:
+        text = header.decode("utf-8")
+        entries = json.loads(text, object_pairs_hook=once)
+    except UnicodeDecodeError as error:
+        raise TableFormatError(f"{path}: the header is not UTF-8 at byte {8 + error.start:,}") from None
+    except json.JSONDecodeError as error:
+        byte = 8 + len(text[: error.pos].encode())
+        raise TableFormatError(f"{path}: the header is not JSON at byte {byte:,}: {error.msg}") from None
+    except (RecursionError, ValueError) as error:  # nested too deep; an integer of thousands of digits
+        raise TableFormatError(f"{path}: the header (from byte 8) is not a tensor list: {error}") from None
+    if not isinstance(entries, dict):
+        raise TableFormatError(
+            f"{path}: the header at byte 8 is a JSON {type(entries).__name__}, not an object of tensors"
+        )
+    return entries
+
+
+def _metadata(path: Path, metadata: Any) -> dict[str, str]:
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise TableFormatError(f"{path}: {METADATA} in the header (from byte 8) must map names to strings")
+    return metadata
+
+
+def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int) -> TensorInfo:
+    where = f"{path}: tensor {name!r} in the header (from byte 8)"
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise TableFormatError(f"{where} must have exactly dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or not (dtype in DTYPES or dtype in PACKED_BITS):
+        raise TableFormatError(f"{where} has dtype {dtype!r}; known are {', '.join([*DTYPES, *PACKED_BITS])}")
+    if not _sizes(shape) or len(shape) > 64:
+        raise TableFormatError(f"{where} has a shape that is no list of at most 64 sizes: {_brief(shape)}")
+    if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise TableFormatError(f"{where} has data_offsets that are no [begin, end]: {_brief(offsets)}")
+    start, end = data_start + offsets[0], data_start + offsets[1]
+    if end > size:
+        raise TableFormatError(
+            f"{where} ends at byte {end:,}, but the file ends at byte {size:,}; is the download complete?"
+        )
+    bits = PACKED_BITS.get(dtype) or 8 * DTYPES[dtype].itemsize
+    if math.prod(n for n in shape if n) * bits > 8 * LARGEST:  # an empty tensor's other axes count too
+        raise TableFormatError(f"{where} has a shape too large to index: {_brief(shape)}")
+    if math.prod(shape) * bits != 8 * (end - start):
+        raise TableFormatError(
+            f"{where} takes {end - start:,} bytes from byte {start:,}, but {dtype} {_brief(shape)} "
+            f"needs {math.prod(shape) * bits / 8:,.10g}"
+        )
+    return TensorInfo(name, dtype, tuple(shape), path, start, end)
+
+
+def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, size: int) -> None:
+    at = data_start
+    for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
+        if tensor.start != at:
+            fault = "overlaps" if tensor.start < at else "leaves a hole after"
+            raise TableFormatError(
+                f"{path}: tensor {tensor.name!r} at byte {tensor.start:,} {fault} the tensors before it, "
+                f"which end at byte {at:,}"
+            )
+        at = tensor.end
+    if at != size:
+        raise TableFormatError(
+            f"{path}: the tensors end at byte {at:,}, but the file has {size:,} bytes; "
+            f"{size - at:,} belong to no tensor"
+        )
+
+
+def _sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and 0 <= item <= LARGEST for item in value)
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
