@@ -69,7 +69,7 @@ class TensorInfo(NamedTuple):
 
 
 class SafetensorsFile:
-    """A checked header: ``tensors`` by name in its order, ``metadata``, and ``read``. It keeps no file open."""
+    """A checked header: ``tensors`` by name, ``metadata``, and ``read``; no file stays open."""
 
     def __init__(self, path: Path, tensors: dict[str, TensorInfo], metadata: dict[str, str]) -> None:
         self.path = path
@@ -170,7 +170,7 @@ def _header_bytes(path: Path) -> tuple[int, bytes]:
             length = int.from_bytes(prefix, "little")
             if length > min(size - 8, HEADER_LIMIT):
                 raise TableFormatError(
-                    f"{path} is no safetensors file, or is cut off: byte 0 gives a header of {length:,} bytes, "
+                    f"{path} is no safetensors file, or is cut off: byte 0 says {length:,} bytes of header, "
                     f"but {size - 8:,} follow it and {HEADER_LIMIT:,} is the format's limit"
                 )
             return size, file.read(length)
