@@ -25,6 +25,10 @@ class TableFormatError(TokenspaceError, ValueError):
     """A file is not the table it should be; the message names the file and, where known, row and byte offset."""
 
 
+class OutputError(TokenspaceError, OSError):
+    """An output can't be written; whatever was there before is untouched."""
+
+
 class CheckpointError(TokenspaceError):
     """A model's folder lacks a file or a tensor that the task needs, or contradicts itself."""
 

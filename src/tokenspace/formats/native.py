@@ -1,0 +1,126 @@
+"""tokenspace's own file: one ``.safetensors`` that holds the table and every token, whatever its characters.
+
+==================  ==========================  ===========================================================
+tensor              dtype, shape                meaning
+==================  ==========================  ===========================================================
+``weight``          F32, F16 or BF16, (V, D)    the table
+``output``          as ``weight``, optional     skip-gram's context matrix, or an untied head
+``tokens.bytes``    U8, (bytes)                 the tokens end to end, UTF-8 (or the raw bytes that are none)
+``tokens.offsets``  I64, (V + 1)                token i is ``bytes[offsets[i] : offsets[i + 1]]``
+``tokenizer``       U8, (bytes), optional       the text of a ``tokenizer.json``
+==================  ==========================  ===========================================================
+
+The metadata holds one key, ``tokenspace``: JSON with ``format`` (1), ``special`` (ids), ``encoding`` and
+``provenance``. Equal tables are equal bytes. Opening reads the header and maps the rest: neither rows nor tokens
+are parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+from tokenspace.atomic import replacing
+from tokenspace.errors import ShapeError, TableFormatError, VocabError
+from tokenspace.models.safetensors import SafetensorsFile, open_file
+from tokenspace.shapes import Array
+from tokenspace.table import Table, check_finite
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Vocab
+
+FORMAT = 1
+KEY = "tokenspace"
+ROWS_AT_ONCE = 16_384
+
+
+def save(table: Table, path: str | os.PathLike[str]) -> None:
+    """Write ``table`` to ``path``: the old file or the new one is there at any moment, never half of one.
+
+    ``TableFormatError`` if the table holds NaN or infinity, ``OutputError`` if ``path`` can't be written.
+    """
+    from safetensors.numpy import save_file
+
+    for start in range(0, len(table), ROWS_AT_ONCE):
+        check_finite(table, np.asarray(table.weight[start : start + ROWS_AT_ONCE], np.float32), start)
+    tensors: dict[str, Array] = {
+        "weight": np.ascontiguousarray(table.weight),
+        "tokens.bytes": np.ascontiguousarray(table.vocab.data),
+        "tokens.offsets": np.ascontiguousarray(table.vocab.offsets),
+    }
+    if table.output is not None:
+        tensors["output"] = np.ascontiguousarray(table.output)
+    if table.tokenizer is not None:
+        tensors["tokenizer"] = np.frombuffer(table.tokenizer.to_json().encode("utf-8"), np.uint8)
+    about = {
+        "format": FORMAT,
+        "special": list(table.vocab.special),
+        "encoding": table.vocab.encoding,
+        "provenance": table.provenance,
+    }
+    metadata = {KEY: json.dumps(about, ensure_ascii=False, allow_nan=False)}  # one key: their order is not kept
+    with replacing(path) as fresh:
+        save_file(tensors, str(fresh), metadata)
+
+
+def is_native(file: SafetensorsFile) -> bool:
+    """Whether an open safetensors file is a table of ours, by its metadata."""
+    return KEY in file.metadata
+
+
+def load(path: str | os.PathLike[str]) -> Table:
+    """Open a native file; rows and tokens stay on disk until they are used. ``TableFormatError`` if it is none."""
+    return from_file(open_file(path))
+
+
+def from_file(file: SafetensorsFile) -> Table:
+    """The table in a safetensors file whose header is already open."""
+    about = _about(file)
+    for name in ("weight", "tokens.bytes", "tokens.offsets"):
+        if name not in file.tensors:
+            raise TableFormatError(f"{file.path} has no tensor {name!r}, which a tokenspace table needs")
+    for name, dtype in (("tokens.bytes", "U8"), ("tokens.offsets", "I64"), ("tokenizer", "U8")):
+        found = file.tensors.get(name)
+        if found is not None and (found.dtype != dtype or len(found.shape) != 1):
+            raise TableFormatError(
+                f"{file.path}: tensor {name!r} must be one axis of {dtype}, found {found.dtype} {found.shape}"
+            )
+    tokenizer = None
+    if "tokenizer" in file.tensors:
+        tokenizer = Tokenizer.from_json(file.read("tokenizer").tobytes(), f"the tokenizer in {file.path}")
+    try:
+        vocab = Vocab.from_bytes(
+            file.read("tokens.bytes"), file.read("tokens.offsets"), about["special"], about["encoding"]
+        )
+        output = file.read("output") if "output" in file.tensors else None
+        return Table(file.read("weight"), vocab, tokenizer, output, about["provenance"])
+    except (ShapeError, VocabError) as error:
+        raise TableFormatError(f"{file.path}: {error}") from None
+
+
+def _about(file: SafetensorsFile) -> dict[str, Any]:
+    if not is_native(file):
+        raise TableFormatError(
+            f"{file.path} holds no tokenspace table (it has no {KEY!r} metadata); "
+            "for a model's tensors, name the folder that holds them and the tokenizer"
+        )
+    try:
+        about = json.loads(file.metadata[KEY])
+    except (ValueError, RecursionError) as error:
+        raise TableFormatError(f"{file.path}: its {KEY!r} metadata is not JSON: {error}") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        found = about.get("format") if isinstance(about, dict) else about
+        raise TableFormatError(
+            f"{file.path} is a table of format {found!r}; this version reads format {FORMAT}: "
+            "a newer tokenspace may have written it"
+        )
+    special, encoding = about.get("special"), about.get("encoding")
+    if not isinstance(special, list) or not all(type(i) is int for i in special):
+        raise TableFormatError(f"{file.path}: 'special' in its metadata must be a list of ids, found {special!r}")
+    if encoding not in ("word", "wordpiece", "byte-level", "sentencepiece"):
+        raise TableFormatError(f"{file.path}: unknown token encoding {encoding!r} in its metadata")
+    if not isinstance(about.get("provenance"), dict):
+        raise TableFormatError(f"{file.path}: 'provenance' in its metadata must be an object")
+    return about

@@ -1,0 +1,96 @@
+"""The embedding table: V rows of D numbers, the tokens they belong to, and how they came to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tokenspace.errors import ShapeError, TableFormatError, VocabError
+from tokenspace.ids import checked_ids
+from tokenspace.shapes import Array, ArrayLike, Float
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Vocab
+
+DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float16, ml_dtypes.bfloat16))
+
+
+class Table:
+    """An embedding table (V, D) and its vocabulary; the noun that every room shares.
+
+    ``weight`` and ``output`` are (V, D) arrays of float32, float16 or bfloat16, kept as they are: a memory map
+    stays one, and numbers become float32 when rows are read. ``output`` is a second table over the same tokens:
+    skip-gram's context matrix, or an untied head. ``provenance`` says in plain JSON values what made the table.
+    ``ShapeError`` if the parts don't fit each other.
+
+    >>> table = Table(np.array([[1, 2], [3, 4]], np.float16), Vocab(["a", "cat"]))
+    >>> table["cat"], table.lookup([[0, 0, 1]]).shape
+    (array([3., 4.], dtype=float32), (1, 3, 2))
+    """
+
+    def __init__(
+        self,
+        weight: ArrayLike,
+        vocab: Vocab,
+        tokenizer: Tokenizer | None = None,
+        output: ArrayLike | None = None,
+        provenance: dict[str, Any] | None = None,
+    ):
+        self.weight = _checked(weight, "weight", len(vocab))
+        self.output = None if output is None else _checked(output, "output", len(vocab))
+        if self.output is not None and self.output.shape != self.weight.shape:
+            raise ShapeError(
+                f"output has width {self.output.shape[1]:,}, weight {self.weight.shape[1]:,}; they must be equal"
+            )
+        self.vocab = vocab
+        self.tokenizer = tokenizer
+        self.provenance = {} if provenance is None else provenance
+
+    def __len__(self) -> int:
+        """V, the number of rows."""
+        return self.weight.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """D, the numbers in a row."""
+        return self.weight.shape[1]
+
+    def __getitem__(self, token: str) -> Float[Array, " D"]:
+        """The row of ``token`` as ``vocab.find`` understands it, in float32."""
+        if not isinstance(token, str):
+            raise VocabError(f"a table is indexed by a token, found {token!r}; rows by id: table.lookup(ids)")
+        return self.lookup(self.vocab.find(token).id)
+
+    def lookup(self, ids: ArrayLike) -> Float[Array, "*axes D"]:
+        """The rows of ``ids`` (any shape, any integer type) in float32; ``TokenIdError`` if one has no row."""
+        return np.asarray(self.weight[checked_ids(ids, len(self))], dtype=np.float32)
+
+    def __repr__(self) -> str:
+        extras = [name for name in ("tokenizer", "output") if getattr(self, name) is not None]
+        return f"Table({len(self):,} × {self.dim:,} {self.weight.dtype}{''.join(', ' + e for e in extras)})"
+
+
+def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0) -> None:
+    """``TableFormatError`` if ``rows``, which begin at row ``first_id`` of ``table``, hold NaN or infinity."""
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        bad = first_id + int(np.argmin(finite))
+        raise TableFormatError(
+            f"row {bad:,} of the table, token {table.vocab[bad]!r}, holds NaN or infinity"
+            f" ({int((~finite).sum()):,} such rows from row {first_id:,} to {first_id + len(rows) - 1:,}); "
+            "repair those rows or train again with a lower learning rate"
+        )
+
+
+def _checked(weight: ArrayLike, name: str, tokens: int) -> Array:
+    array = np.asanyarray(weight)  # a memory map stays one
+    if array.dtype not in DTYPES:
+        raise ShapeError(f"{name} must be float32, float16 or bfloat16, found {array.dtype}; convert it first")
+    if array.ndim != 2 or 0 in array.shape:
+        raise ShapeError(f"{name} must be a (V, D) array with at least one row and column, found {array.shape}")
+    if array.shape[0] != tokens:
+        raise ShapeError(
+            f"{name} has {array.shape[0]:,} rows for a vocabulary of {tokens:,} tokens; there must be one each"
+        )
+    return array

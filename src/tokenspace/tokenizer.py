@@ -1,0 +1,260 @@
+"""Text to token ids and back: a thin adapter over the ``tokenizers`` library."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, VocabError
+from tokenspace.shapes import Array, Int
+from tokenspace.vocab import Vocab, placeholder
+
+if TYPE_CHECKING:
+    import tokenizers
+
+PAD, UNK, SEP = "[PAD]", "[UNK]", "[SEP]"
+_PAD_NAMES = (PAD, "<pad>", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
+# A run of letters (an apostrophe inside it stays: don't), a run of digits, or one other visible character.
+_WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}]"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One text (or a pair) as ids: every list has T entries.
+
+    ``segments`` is 0 for the first text and 1 for the second; ``mask`` is 0 where the position is padding.
+    """
+
+    ids: Int[Array, " T"]
+    tokens: list[str]
+    segments: Int[Array, " T"]
+    mask: Int[Array, " T"]
+
+
+class Tokenizer:
+    """Encodes text with a ``tokenizers.Tokenizer``, which ``inner`` gives; parsed when it is first used.
+
+    Truncation and padding that a ``tokenizer.json`` may carry are switched off: a text is never cut silently,
+    and a batch is padded to its own longest text.
+    """
+
+    def __init__(self, description: str | bytes, origin: str = "this tokenizer"):
+        self._description = description
+        self._origin = origin
+
+    # ── where one comes from ──────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_json(cls, description: str | bytes, origin: str = "this tokenizer") -> Tokenizer:
+        """Wrap the text of a ``tokenizer.json``; ``origin`` names it in errors."""
+        return cls(description, origin)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """Read a ``tokenizer.json``, or the one inside a checkpoint's folder."""
+        path = Path(path)
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if not file.exists():
+            raise CheckpointError(f"no tokenizer at {file}; name a tokenizer.json or a folder that holds one")
+        try:
+            description = file.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"can't read {file}: {error.strerror}") from None
+        tokenizer = cls(description, str(file))
+        tokenizer.inner  # noqa: B018  a file that is no tokenizer is refused here, not at first use
+        return tokenizer
+
+    @classmethod
+    def train(
+        cls,
+        files: Sequence[str | os.PathLike[str]],
+        kind: Literal["word", "bpe"] = "word",
+        vocab_size: int = 30_000,
+        min_count: int = 1,
+        lowercase: bool = True,
+    ) -> Tokenizer:
+        """Learn a vocabulary from text files, one text a line. See ``train_from_iterator``."""
+        return cls.train_from_iterator(_lines(files), kind, vocab_size, min_count, lowercase)
+
+    @classmethod
+    def train_from_iterator(
+        cls,
+        texts: Iterable[str],
+        kind: Literal["word", "bpe"] = "word",
+        vocab_size: int = 30_000,
+        min_count: int = 1,
+        lowercase: bool = True,
+    ) -> Tokenizer:
+        """Learn a vocabulary of at most ``vocab_size`` tokens, special tokens included.
+
+        ``word``: the words and punctuation marks seen at least ``min_count`` times, the most frequent first;
+        ids 0, 1, 2 are ``[PAD]``, ``[UNK]``, ``[SEP]``. ``bpe``: byte-pair encoding over bytes (Sennrich et
+        al. 2016; GPT-2's alphabet), which has no unknown text; ids 0, 1 are ``[PAD]``, ``[SEP]``.
+        A single text gets no special tokens; a pair is encoded as ``A [SEP] B [SEP]``.
+
+        >>> tokenizer = Tokenizer.train_from_iterator(["The cat sat.", "the cat!"])
+        >>> list(tokenizer.vocab)
+        ['[PAD]', '[UNK]', '[SEP]', 'cat', 'the', '!', '.', 'sat']
+        >>> tokenizer.encode("The dog sat").tokens
+        ['the', '[UNK]', 'sat']
+        """
+        from tokenizers import (
+            Regex,
+            decoders,
+            models,
+            normalizers,
+            pre_tokenizers,
+            processors,
+            trainers,
+        )
+        from tokenizers import Tokenizer as Inner
+
+        if kind not in ("word", "bpe"):
+            raise VocabError(f"tokenizer kind {kind!r} is not known; allowed: 'word', 'bpe'")
+        if vocab_size < 4 or min_count < 1:
+            raise VocabError(
+                f"a vocabulary needs vocab_size ≥ 4 and min_count ≥ 1, found {vocab_size} and {min_count}"
+            )
+        trainer: trainers.Trainer
+        if kind == "word":
+            specials = [PAD, UNK, SEP]
+            inner = Inner(models.WordLevel(unk_token=UNK))
+            inner.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True)
+            trainer = trainers.WordLevelTrainer(
+                vocab_size=vocab_size, min_frequency=min_count, special_tokens=specials, show_progress=False
+            )
+        else:
+            specials = [PAD, SEP]
+            inner = Inner(models.BPE())
+            inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            inner.decoder = decoders.ByteLevel()
+            trainer = trainers.BpeTrainer(
+                vocab_size=vocab_size,
+                min_frequency=min_count,
+                special_tokens=specials,
+                initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+                show_progress=False,
+            )
+        steps = [normalizers.NFC(), normalizers.Lowercase()] if lowercase else [normalizers.NFC()]
+        inner.normalizer = normalizers.Sequence(steps)
+        inner.train_from_iterator(texts, trainer)
+        inner.post_processor = processors.TemplateProcessing(
+            single="$A", pair=f"$A {SEP} $B:1 {SEP}:1", special_tokens=[(SEP, specials.index(SEP))]
+        )
+        return cls(inner.to_str())
+
+    # ── what it is ────────────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def inner(self) -> tokenizers.Tokenizer:
+        """The ``tokenizers.Tokenizer`` that does the work."""
+        from tokenizers import Tokenizer as Inner
+
+        try:
+            inner = Inner.from_buffer(_as_bytes(self._description))
+        except Exception as error:  # noqa: BLE001  the library raises bare Exception for a damaged file
+            raise TableFormatError(f"{self._origin} is no tokenizer.json: {error}") from None
+        inner.no_truncation()
+        inner.no_padding()
+        return inner
+
+    def to_json(self) -> str:
+        """The text of a ``tokenizer.json``, byte for byte what this tokenizer was read from."""
+        return _as_bytes(self._description).decode("utf-8")
+
+    @cached_property
+    def vocab(self) -> Vocab:
+        """Its tokens in id order; an id that no token has is named ``[unused-row-N]``."""
+        by_id = {i: token for token, i in self.inner.get_vocab(with_added_tokens=True).items()}
+        size = max(by_id, default=-1) + 1
+        return Vocab([by_id.get(i) or placeholder(i) for i in range(size)], special=self._special_ids)
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        added = self.inner.get_added_tokens_decoder()
+        return frozenset(i for i, token in added.items() if token.special)
+
+    @cached_property
+    def unk_id(self) -> int | None:
+        """The id that stands for text outside the vocabulary; None if there is no such text."""
+        name = getattr(self.inner.model, "unk_token", None)
+        if name is None:
+            model = json.loads(self.to_json()).get("model", {})
+            return model.get("unk_id")  # Unigram names it by id
+        return self.inner.token_to_id(name)
+
+    @cached_property
+    def pad_id(self) -> int | None:
+        """The padding token's id, recognised by name or by the file's own padding; None if there is none."""
+        padding = json.loads(self.to_json()).get("padding")
+        if padding:
+            return padding.get("pad_id")
+        found = (self.inner.token_to_id(name) for name in _PAD_NAMES)
+        return next((i for i in found if i is not None), None)
+
+    # ── what it does ──────────────────────────────────────────────────────────────────────────────────────
+
+    def encode(self, text: str, pair: str | None = None) -> Encoded:
+        """One text, or two as the tokenizer joins them, with the special tokens that it adds."""
+        return self._encoded(self.inner.encode(_plain(text), None if pair is None else _plain(pair)))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
+        """Several texts, each padded at its end to the longest: stack their ``ids`` for a (B, T) array."""
+        encoded = [self._encoded(one) for one in self.inner.encode_batch([_plain(text) for text in texts])]
+        length = max((one.ids.size for one in encoded), default=0)
+        pad_id = self.pad_id or 0  # a family without a padding token never reads these positions: the mask is 0
+        pad = self.inner.id_to_token(pad_id) or placeholder(pad_id)
+        return [_padded(one, length, pad_id, pad) for one in encoded]
+
+    def pieces(self, word: str) -> list[int]:
+        """The ids that ``word`` splits into, standing by itself, without special tokens."""
+        return self.inner.encode(_plain(word), add_special_tokens=False).ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ``ids``, special tokens left out."""
+        return self.inner.decode([int(i) for i in ids])
+
+    def _encoded(self, one: tokenizers.Encoding) -> Encoded:
+        return Encoded(
+            np.asarray(one.ids, np.int64),
+            one.tokens,
+            np.asarray(one.type_ids, np.int64),
+            np.asarray(one.attention_mask, np.int64),
+        )
+
+
+def _padded(one: Encoded, length: int, pad_id: int, pad: str) -> Encoded:
+    missing = length - one.ids.size
+    return Encoded(
+        np.pad(one.ids, (0, missing), constant_values=pad_id),
+        one.tokens + [pad] * missing,
+        np.pad(one.segments, (0, missing)),
+        np.pad(one.mask, (0, missing)),
+    )
+
+
+def _plain(text: str) -> str:
+    """The library takes Unicode text alone; bytes that were none (surrogate escapes) become U+FFFD."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _as_bytes(description: str | bytes) -> bytes:
+    return description.encode("utf-8") if isinstance(description, str) else description
+
+
+def _lines(files: Sequence[str | os.PathLike[str]]) -> Iterable[str]:
+    for name in files:
+        try:
+            with open(name, encoding="utf-8") as file:
+                yield from file
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{name} is not UTF-8 text (byte {error.start:,}: {error.reason})") from None
+        except OSError as error:
+            raise CorpusError(f"can't read {name}: {error.strerror}") from None

@@ -1,0 +1,235 @@
+"""The vocabulary: which token stands at which id, in whatever way its tokenizer writes tokens down.
+
+The tokens lie in one block of bytes with V + 1 offsets, as they do in the native file, and are decoded when they
+are asked for: opening a table of 256,000 tokens parses none of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tokenspace.errors import TokenIdError, VocabError
+from tokenspace.shapes import Array, Int
+
+Encoding = Literal["word", "wordpiece", "byte-level", "sentencepiece"]
+Kind = Literal["special", "byte", "word-initial", "continuation", "unused"]
+
+WORD_START = {"byte-level": "Ġ", "sentencepiece": "▁"}
+CONTINUATION = "##"
+_MARKERS: dict[Encoding, str] = {"wordpiece": CONTINUATION, "byte-level": "Ġ", "sentencepiece": "▁"}
+_UNUSED = re.compile(r"\[unused.*\]|<unused\d+>|<\|reserved_special_token_\d+\|>")
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+class Found(NamedTuple):
+    """What a person's word turned out to be: an id, and the token as the vocabulary writes it."""
+
+    id: int
+    token: str
+
+
+class Vocab:
+    """V tokens in id order; ``special`` names the ids that stand for structure rather than text.
+
+    Tokens are ``str``; bytes that are no UTF-8 are carried as surrogate escapes. Two ids may hold the same
+    token (real vocabularies do): the id is the key.
+
+    >>> vocab = Vocab(["[PAD]", "the", "cat", "##s"], special=[0])
+    >>> vocab[2], vocab.id("cat"), vocab.kind(3), len(vocab)
+    ('cat', 2, 'continuation', 4)
+    >>> vocab.id("cats")
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.VocabError: 'cats' is not one of the 4 tokens of this vocabulary; close spellings: 'cat'
+    """
+
+    def __init__(self, tokens: Sequence[str], special: Iterable[int] = (), encoding: Encoding | None = None):
+        try:
+            encoded = [token.encode("utf-8", "surrogateescape") for token in tokens]
+        except UnicodeEncodeError as error:
+            raise VocabError(f"token {error.object!r} can't be written as bytes: {error.reason}") from None
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(token) for token in encoded], out=offsets[1:])
+        self._set(np.frombuffer(b"".join(encoded), np.uint8), offsets, special, encoding)
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: Int[Array, " bytes"],
+        offsets: Int[Array, " V_plus_1"],
+        special: Iterable[int] = (),
+        encoding: Encoding | None = None,
+    ) -> Vocab:
+        """Wrap V tokens already laid end to end: token i is ``data[offsets[i]:offsets[i + 1]]`` (UTF-8)."""
+        self = cls.__new__(cls)
+        if offsets.size == 0 or offsets[0] != 0 or offsets[-1] != data.size or np.any(np.diff(offsets) < 0):
+            raise VocabError(
+                f"token offsets must rise from 0 to the {data.size:,} bytes of token text; "
+                "these don't: the vocabulary is damaged"
+            )
+        self._set(data, offsets, special, encoding)
+        return self
+
+    def _set(
+        self,
+        data: Int[Array, " bytes"],
+        offsets: Int[Array, " V_plus_1"],
+        special: Iterable[int],
+        encoding: Encoding | None,
+    ) -> None:
+        self.data = data
+        self.offsets = offsets
+        self.special: tuple[int, ...] = tuple(sorted({int(i) for i in special}))
+        if self.special and not 0 <= self.special[0] <= self.special[-1] < len(self):
+            raise VocabError(f"special ids {self.special} must lie in 0 to {len(self) - 1:,}")
+        if encoding is not None:
+            self.encoding = encoding
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    def __getitem__(self, i: int) -> str:
+        if not 0 <= i < len(self):
+            raise TokenIdError(f"id {i:,} is outside this vocabulary of {len(self):,} tokens")
+        return self.data[self.offsets[i] : self.offsets[i + 1]].tobytes().decode("utf-8", "surrogateescape")
+
+    def __iter__(self) -> Iterator[str]:
+        text = self.data.tobytes()
+        ends = self.offsets.tolist()
+        for start, end in zip(ends, ends[1:], strict=False):
+            yield text[start:end].decode("utf-8", "surrogateescape")
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._first
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocab):
+            return NotImplemented
+        same_text = np.array_equal(self.data, other.data) and np.array_equal(self.offsets, other.offsets)
+        return same_text and self.special == other.special
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Vocab({len(self):,} tokens, {self.encoding}, {len(self.special)} special)"
+
+    @cached_property
+    def _first(self) -> dict[str, int]:
+        """token -> its lowest id; built on the first search by token."""
+        first: dict[str, int] = {}
+        for i, token in enumerate(self):
+            first.setdefault(token, i)
+        return first
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """How tokens mark where words begin: recognised from the marker that at least 1 % of them start with."""
+        for encoding, marker in _MARKERS.items():
+            code = np.frombuffer(marker.encode(), np.uint8)
+            starts = self.offsets[:-1][np.diff(self.offsets) >= code.size]
+            marked = np.ones(starts.size, bool)
+            for k, byte in enumerate(code):
+                marked &= self.data[starts + k] == byte
+            if 0 < len(self) <= 100 * int(marked.sum()):
+                return encoding
+        return "word"
+
+    def id(self, token: str) -> int:
+        """The id of ``token``, written as the vocabulary writes it; the lowest one where several ids hold it."""
+        found = self._first.get(token)
+        if found is None:
+            raise VocabError(self._missing(token))
+        return found
+
+    def ids(self, token: str) -> list[int]:
+        """Every id that holds ``token``, in order; empty if none does."""
+        if token not in self._first:
+            return []
+        code = np.frombuffer(token.encode("utf-8", "surrogateescape"), np.uint8)
+        same_length = np.flatnonzero(np.diff(self.offsets) == code.size)
+        return [int(i) for i in same_length if np.array_equal(self.data[self.offsets[i] :][: code.size], code)]
+
+    def find(self, word: str) -> Found:
+        """The id that a person means by ``word``: the form that begins a word where there is one, else the
+        plain form, else the token exactly as typed. ``VocabError`` with close spellings if none exists.
+
+        >>> Vocab(["king", "Ġking", "s"]).find("king")
+        Found(id=1, token='Ġking')
+        """
+        for form in self._forms(word):
+            if form in self._first:
+                return Found(self._first[form], form)
+        raise VocabError(self._missing(word))
+
+    def _forms(self, word: str) -> list[str]:
+        if self.encoding == "byte-level":
+            plain = "".join(_BYTE_LEVEL[b] for b in word.encode("utf-8", "surrogateescape"))
+            return ["Ġ" + plain, plain, word]
+        if self.encoding == "sentencepiece":
+            return ["▁" + word.replace(" ", "▁"), word]
+        return [word]
+
+    def kind(self, i: int) -> Kind:
+        """What id ``i`` is for.
+
+        >>> llama = Vocab(["<s>", "<0x0A>", "▁king", "dom", "<unused7>"], special=[0])
+        >>> [llama.kind(i) for i in range(5)]
+        ['special', 'byte', 'word-initial', 'continuation', 'unused']
+        """
+        token = self[i]
+        if _UNUSED.fullmatch(token):
+            return "unused"
+        if i in self.special:
+            return "special"
+        if _BYTE.fullmatch(token) or (self.encoding == "byte-level" and _is_lone_byte(token)):
+            return "byte"
+        if self.encoding == "wordpiece":
+            return "continuation" if token.startswith(CONTINUATION) else "word-initial"
+        if self.encoding in WORD_START:
+            return "word-initial" if token.startswith(WORD_START[self.encoding]) else "continuation"
+        return "word-initial"
+
+    def close(self, word: str, n: int = 3) -> list[str]:
+        """Up to ``n`` tokens spelled like ``word``, nearest first, as a person would type them."""
+        mark = WORD_START.get(self.encoding, "\0")
+        spellings: dict[str, None] = {}
+        for token in self._first:
+            spelling = token.removeprefix(mark)
+            if abs(len(spelling) - len(word)) <= 2:
+                spellings[spelling] = None
+        folded = word.lower()
+        same = [s for s in spellings if s.lower() == folded]
+        near = difflib.get_close_matches(word, spellings, n=n + len(same), cutoff=0.7)
+        return [*same, *(s for s in near if s not in same)][:n]
+
+    def _missing(self, word: str) -> str:
+        near = self.close(word)
+        hint = "close spellings: " + ", ".join(map(repr, near)) if near else "no close spelling either"
+        return f"{word!r} is not one of the {len(self):,} tokens of this vocabulary; {hint}"
+
+
+def placeholder(i: int) -> str:
+    """The token given to a row that no token of the tokenizer names (padding rows, holes in the ids)."""
+    return f"[unused-row-{i}]"
+
+
+def _byte_level_alphabet() -> dict[int, str]:
+    """GPT-2's printable stand-in for each byte: itself if visible in Latin-1, else the next free code from 256."""
+    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
+
+
+_BYTE_LEVEL = _byte_level_alphabet()
+_LONE_BYTES = {stand_in for byte, stand_in in _BYTE_LEVEL.items() if byte < 0x20 or byte >= 0x7F}
+
+
+def _is_lone_byte(token: str) -> bool:
+    """A control byte, or one byte of a longer UTF-8 character: no text by itself."""
+    return token in _LONE_BYTES
