@@ -1,0 +1,72 @@
+"""From what a person asks about (a word, an id, a vector) to a vector, and to the rows that it came from."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+from tokenspace.errors import ShapeError, VocabError
+from tokenspace.shapes import Array, ArrayLike, Float
+from tokenspace.table import Table, check_finite
+
+
+class Resolved(NamedTuple):
+    """A vector and where it came from: one token, several pieces, or (``ids`` empty) the vector itself."""
+
+    word: str
+    vector: Float[Array, " D"]
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+
+
+def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
+    """What ``query`` stands for in ``table``: a word, a row's id, or a vector of width D as it is.
+
+    A word is one token where the vocabulary has it (see ``Vocab.find``). Otherwise the table's tokenizer
+    splits it, and the vector is the mean of its pieces' rows; ``tokens`` shows them. ``VocabError`` with
+    close spellings if there is no tokenizer, or if a piece is the unknown token, whose row says nothing of
+    the word.
+
+    >>> from tokenspace.vocab import Vocab
+    >>> table = Table(np.eye(2, dtype=np.float32), Vocab(["cat", "dog"]))
+    >>> resolve(table, "dog")
+    Resolved(word='dog', vector=array([0., 1.], dtype=float32), ids=(1,), tokens=('dog',))
+    """
+    if isinstance(query, str):
+        ids = _ids(table, query)
+        return Resolved(query, _mean(table, ids), ids, tuple(table.vocab[i] for i in ids))
+    if isinstance(query, Integral):
+        row = table.lookup(query)
+        check_finite(table, row[None], int(query))
+        token = table.vocab[int(query)]
+        return Resolved(token, row, (int(query),), (token,))
+    vector = np.asarray(query, np.float32)
+    if vector.shape != (table.dim,) or not np.isfinite(vector).all():
+        raise ShapeError(
+            f"a query vector must be {table.dim:,} finite numbers, as wide as the table; "
+            f"found shape {vector.shape}" + ("" if np.isfinite(vector).all() else ", with NaN or infinity")
+        )
+    return Resolved("", vector, (), ())
+
+
+def _ids(table: Table, word: str) -> tuple[int, ...]:
+    try:
+        return (table.vocab.find(word).id,)
+    except VocabError:
+        if table.tokenizer is None:
+            raise
+        # In byte-level vocabularies a word begins with its space, and so do the tokens that find() prefers.
+        start = " " if table.vocab.encoding == "byte-level" else ""
+        pieces = tuple(table.tokenizer.pieces(start + word))
+        if not pieces or table.tokenizer.unk_id in pieces:
+            raise
+        return pieces
+
+
+def _mean(table: Table, ids: tuple[int, ...]) -> Float[Array, " D"]:
+    rows = table.lookup(ids)
+    for i, row in zip(ids, rows, strict=True):
+        check_finite(table, row[None], i)
+    return rows.mean(axis=0)
