@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,9 +44,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def check_writable(path: str | os.PathLike[str]) -> None:
     """``OutputError`` now rather than after an hour's work if a file can't be written at ``path``."""
     target = Path(path)
-    if target.is_dir():
+    try:
+        kind = target.stat().st_mode
+    except FileNotFoundError:
+        kind = stat.S_IFREG
+    except OSError as error:
+        raise OutputError(f"can't write {target}: {error.strerror}") from None
+    if stat.S_ISDIR(kind):
         raise OutputError(f"can't write {target}: it is a directory; name a file in it")
-    if target.exists() and not target.is_file():
+    if not stat.S_ISREG(kind):
         raise OutputError(f"can't write {target}: it is not a regular file")
     if not target.parent.is_dir():
         raise OutputError(f"can't write {target}: there is no directory {target.parent}; make it first")

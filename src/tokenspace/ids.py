@@ -46,14 +46,13 @@ def _describe(array: np.ndarray, rows: int, what: str) -> str:
     bad = (array < 0) | (array >= rows)
     first = tuple(int(axis[0]) for axis in np.nonzero(bad)) if array.ndim else ()
     value = int(array[first])
-    where = {0: "", 1: " at position {}", 2: " at batch {}, position {}"}.get(array.ndim, f" at index {first}")
-    if rows == 0:
-        valid = "none: the table is empty"
-    else:
-        valid = f"valid: 0 to {rows - 1:,}"
+    places = {0: "", 1: " at position {}", 2: " at batch {}, position {}"}
+    where = places.get(array.ndim, f" at index {first}").format(*first)
+    valid = f"valid: 0 to {rows - 1:,}" if rows else "none is valid: the table is empty"
+    are = "is" if bad.sum() == 1 else "are"
     return (
-        f"{int(bad.sum()):,} of {array.size:,} {what}s {'is' if bad.sum() == 1 else 'are'} outside this table of "
-        f"{rows:,} rows; the first is {value:,}{where.format(*first)} ({valid}). {_likely_cause(value, what)}"
+        f"{int(bad.sum()):,} of {array.size:,} {what}s {are} outside this table of {rows:,} rows; "
+        f"the first is {value:,}{where} ({valid}). {_likely_cause(value, what)}"
     )
 
 

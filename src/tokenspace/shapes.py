@@ -21,13 +21,18 @@ A parameter that a function checks itself, with an error of ours, is annotated w
 """
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or "jaxtyping" in sys.modules:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float
+    from jaxtyping import Integer as Int  # signed or not
     from numpy import ndarray as Array
+else:
+    Array = Float = Int = None
+
+if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 else:
-    Array = ArrayLike = Float = Int = None
+    ArrayLike = Any
 
 __all__ = ["Array", "ArrayLike", "Float", "Int"]

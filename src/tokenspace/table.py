@@ -19,9 +19,10 @@ DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float16, ml_dtypes.bfl
 class Table:
     """An embedding table (V, D) and its vocabulary; the noun that every room shares.
 
-    ``weight`` and ``output`` are (V, D) arrays of float32, float16 or bfloat16, kept as they are: a memory map
-    stays one, and numbers become float32 when rows are read. ``output`` is a second table over the same tokens:
-    skip-gram's context matrix, or an untied head. ``provenance`` says in plain JSON values what made the table.
+    ``weight`` and ``output`` are (V, D) arrays of float32, float16 or bfloat16, kept as they are: a memory
+    map stays one, and numbers become float32 when rows are read. ``output`` is a second table over the same
+    tokens: skip-gram's context matrix, or an untied head. ``provenance`` says in plain JSON values what made
+    the table.
     ``ShapeError`` if the parts don't fit each other.
 
     >>> table = Table(np.array([[1, 2], [3, 4]], np.float16), Vocab(["a", "cat"]))
@@ -41,7 +42,8 @@ class Table:
         self.output = None if output is None else _checked(output, "output", len(vocab))
         if self.output is not None and self.output.shape != self.weight.shape:
             raise ShapeError(
-                f"output has width {self.output.shape[1]:,}, weight {self.weight.shape[1]:,}; they must be equal"
+                f"output has width {self.output.shape[1]:,}, weight {self.weight.shape[1]:,}; "
+                "they must be equal"
             )
         self.vocab = vocab
         self.tokenizer = tokenizer
@@ -56,23 +58,24 @@ class Table:
         """D, the numbers in a row."""
         return self.weight.shape[1]
 
-    def __getitem__(self, token: str) -> Float[Array, " D"]:
+    def __getitem__(self, token: Any) -> Float[Array, " D"]:
         """The row of ``token`` as ``vocab.find`` understands it, in float32."""
         if not isinstance(token, str):
             raise VocabError(f"a table is indexed by a token, found {token!r}; rows by id: table.lookup(ids)")
         return self.lookup(self.vocab.find(token).id)
 
     def lookup(self, ids: ArrayLike) -> Float[Array, "*axes D"]:
-        """The rows of ``ids`` (any shape, any integer type) in float32; ``TokenIdError`` if one has no row."""
+        """The rows of ``ids`` (any shape and integer type) in float32; ``TokenIdError`` if one has no row."""
         return np.asarray(self.weight[checked_ids(ids, len(self))], dtype=np.float32)
 
     def __repr__(self) -> str:
-        extras = [name for name in ("tokenizer", "output") if getattr(self, name) is not None]
-        return f"Table({len(self):,} × {self.dim:,} {self.weight.dtype}{''.join(', ' + e for e in extras)})"
+        parts = [f"{len(self):,} × {self.dim:,} {self.weight.dtype}"]
+        parts += [name for name in ("tokenizer", "output") if getattr(self, name) is not None]
+        return f"Table({', '.join(parts)})"
 
 
 def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0) -> None:
-    """``TableFormatError`` if ``rows``, which begin at row ``first_id`` of ``table``, hold NaN or infinity."""
+    """``TableFormatError`` if ``rows``, which start at row ``first_id`` of ``table``, hold NaN or infinity."""
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         bad = first_id + int(np.argmin(finite))
@@ -86,11 +89,15 @@ def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0) -> 
 def _checked(weight: ArrayLike, name: str, tokens: int) -> Array:
     array = np.asanyarray(weight)  # a memory map stays one
     if array.dtype not in DTYPES:
-        raise ShapeError(f"{name} must be float32, float16 or bfloat16, found {array.dtype}; convert it first")
+        raise ShapeError(
+            f"{name} must be float32, float16 or bfloat16, found {array.dtype}; convert it first"
+        )
     if array.ndim != 2 or 0 in array.shape:
-        raise ShapeError(f"{name} must be a (V, D) array with at least one row and column, found {array.shape}")
+        raise ShapeError(
+            f"{name} must be a (V, D) array with at least one row and column, found {array.shape}"
+        )
     if array.shape[0] != tokens:
         raise ShapeError(
-            f"{name} has {array.shape[0]:,} rows for a vocabulary of {tokens:,} tokens; there must be one each"
+            f"{name} has {array.shape[0]:,} rows for a vocabulary of {tokens:,} tokens; each needs its own"
         )
     return array

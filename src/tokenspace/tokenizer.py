@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, VocabError
-from tokenspace.shapes import Array, Int
+from tokenspace.shapes import Array, ArrayLike, Int
 from tokenspace.vocab import Vocab, placeholder
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Tokenizer:
     def train(
         cls,
         files: Sequence[str | os.PathLike[str]],
-        kind: Literal["word", "bpe"] = "word",
+        kind: str = "word",
         vocab_size: int = 30_000,
         min_count: int = 1,
         lowercase: bool = True,
@@ -87,7 +87,7 @@ class Tokenizer:
     def train_from_iterator(
         cls,
         texts: Iterable[str],
-        kind: Literal["word", "bpe"] = "word",
+        kind: str = "word",
         vocab_size: int = 30_000,
         min_count: int = 1,
         lowercase: bool = True,
@@ -209,7 +209,9 @@ class Tokenizer:
         """Several texts, each padded at its end to the longest: stack their ``ids`` for a (B, T) array."""
         encoded = [self._encoded(one) for one in self.inner.encode_batch([_plain(text) for text in texts])]
         length = max((one.ids.size for one in encoded), default=0)
-        pad_id = self.pad_id or 0  # a family without a padding token never reads these positions: the mask is 0
+        pad_id = (
+            self.pad_id or 0
+        )  # a family without a padding token never reads these positions: the mask is 0
         pad = self.inner.id_to_token(pad_id) or placeholder(pad_id)
         return [_padded(one, length, pad_id, pad) for one in encoded]
 
@@ -217,9 +219,9 @@ class Tokenizer:
         """The ids that ``word`` splits into, standing by itself, without special tokens."""
         return self.inner.encode(_plain(word), add_special_tokens=False).ids
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: ArrayLike) -> str:
         """The text of ``ids``, special tokens left out."""
-        return self.inner.decode([int(i) for i in ids])
+        return self.inner.decode(np.asarray(ids, np.int64).tolist())
 
     def _encoded(self, one: tokenizers.Encoding) -> Encoded:
         return Encoded(
@@ -252,9 +254,14 @@ def _as_bytes(description: str | bytes) -> bytes:
 def _lines(files: Sequence[str | os.PathLike[str]]) -> Iterable[str]:
     for name in files:
         try:
-            with open(name, encoding="utf-8") as file:
-                yield from file
+            with open(name, "rb") as file:
+                at = 0
+                for line in file:
+                    yield line.decode("utf-8")
+                    at += len(line)
         except UnicodeDecodeError as error:
-            raise CorpusError(f"{name} is not UTF-8 text (byte {error.start:,}: {error.reason})") from None
+            raise CorpusError(
+                f"{name} is not UTF-8 text (byte {at + error.start:,}: {error.reason}); convert it first"
+            ) from None
         except OSError as error:
             raise CorpusError(f"can't read {name}: {error.strerror}") from None

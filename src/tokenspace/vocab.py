@@ -1,7 +1,7 @@
 """The vocabulary: which token stands at which id, in whatever way its tokenizer writes tokens down.
 
-The tokens lie in one block of bytes with V + 1 offsets, as they do in the native file, and are decoded when they
-are asked for: opening a table of 256,000 tokens parses none of them.
+The tokens lie in one block of bytes with V + 1 offsets, as they do in the native file, and are decoded when
+they are asked for: opening a table of 256,000 tokens parses none of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -102,7 +103,7 @@ class Vocab:
     def __iter__(self) -> Iterator[str]:
         text = self.data.tobytes()
         ends = self.offsets.tolist()
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             yield text[start:end].decode("utf-8", "surrogateescape")
 
     def __contains__(self, token: object) -> bool:
@@ -129,7 +130,7 @@ class Vocab:
 
     @cached_property
     def encoding(self) -> Encoding:
-        """How tokens mark where words begin: recognised from the marker that at least 1 % of them start with."""
+        """How tokens mark where words begin: told by the marker that at least 1 % of them start with."""
         for encoding, marker in _MARKERS.items():
             code = np.frombuffer(marker.encode(), np.uint8)
             starts = self.offsets[:-1][np.diff(self.offsets) >= code.size]
@@ -141,7 +142,7 @@ class Vocab:
         return "word"
 
     def id(self, token: str) -> int:
-        """The id of ``token``, written as the vocabulary writes it; the lowest one where several ids hold it."""
+        """The id of ``token``, written as the vocabulary writes it; the lowest where several ids hold it."""
         found = self._first.get(token)
         if found is None:
             raise VocabError(self._missing(token))
@@ -153,7 +154,9 @@ class Vocab:
             return []
         code = np.frombuffer(token.encode("utf-8", "surrogateescape"), np.uint8)
         same_length = np.flatnonzero(np.diff(self.offsets) == code.size)
-        return [int(i) for i in same_length if np.array_equal(self.data[self.offsets[i] :][: code.size], code)]
+        return [
+            int(i) for i in same_length if np.array_equal(self.data[self.offsets[i] :][: code.size], code)
+        ]
 
     def find(self, word: str) -> Found:
         """The id that a person means by ``word``: the form that begins a word where there is one, else the
@@ -220,7 +223,7 @@ def placeholder(i: int) -> str:
 
 
 def _byte_level_alphabet() -> dict[int, str]:
-    """GPT-2's printable stand-in for each byte: itself if visible in Latin-1, else the next free code from 256."""
+    """GPT-2's printable stand-in for each byte: itself if visible in Latin-1, else the next from 256."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}

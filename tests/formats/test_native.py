@@ -1,0 +1,171 @@
+import json
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+import tokenspace as ts
+from tokenspace.errors import OutputError, TableFormatError
+from tokenspace.formats import native
+from tokenspace.table import Table
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Vocab
+
+AWKWARD = ["\n", " ", "", "a\tb", "\x00", "é", "😀", "\udcff", "a", "a", "<script>", "\u202e", "x" * 2000]
+
+
+def tiny(dtype=np.float32, **parts) -> Table:
+    return Table(np.array([[1, -2], [0.5, 4]], dtype), Vocab(["a", "é"]), **parts)
+
+
+def test_these_bytes(tmp_path):
+    native.save(tiny(), tmp_path / "t")
+    data = (tmp_path / "t").read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    assert json.loads(data[8 : 8 + length]) == {
+        "__metadata__": {
+            "tokenspace": '{"format": 1, "special": [], "encoding": "word", "provenance": {}}',
+        },
+        "tokens.offsets": {"dtype": "I64", "shape": [3], "data_offsets": [0, 24]},
+        "weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [24, 40]},
+        "tokens.bytes": {"dtype": "U8", "shape": [3], "data_offsets": [40, 43]},
+    }
+    assert data[8 + length :] == (
+        b"\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0"
+        b"\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f\x00\x00\x80\x40"
+        b"a\xc3\xa9"
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_round_trip_keeps_every_part(tmp_path, dtype):
+    tokenizer = Tokenizer.train_from_iterator(["a b c"])
+    weight = np.arange(12, dtype=np.float32).reshape(6, 2).astype(dtype)
+    table = Table(weight, tokenizer.vocab, tokenizer, weight[::-1] / 2, {"made_by": "a test", "seed": 1})
+    ts.save(table, tmp_path / "t.safetensors")
+    again = ts.load(tmp_path / "t.safetensors")
+    assert again.weight.dtype == again.output.dtype == dtype
+    assert isinstance(again.weight, np.memmap)
+    np.testing.assert_array_equal(again.weight, table.weight)
+    np.testing.assert_array_equal(again.output, table.output)
+    assert again.vocab == table.vocab
+    assert again.tokenizer.to_json() == tokenizer.to_json()
+    assert again.provenance == {"made_by": "a test", "seed": 1}
+
+
+def test_every_awkward_token_comes_back_by_id(tmp_path):
+    table = Table(np.ones((len(AWKWARD), 1), np.float32), Vocab(AWKWARD, special=[2, 4]))
+    native.save(table, tmp_path / "t")
+    again = native.load(tmp_path / "t")
+    assert list(again.vocab) == AWKWARD
+    assert again.vocab.special == (2, 4)
+
+
+def test_equal_tables_are_equal_bytes_in_every_process(tmp_path):
+    script = (
+        "import sys, numpy as np, tokenspace as ts;"
+        "ts.save(ts.Table(np.ones((2, 3), np.float32), ts.Vocab(['x', 'y']), provenance={'a': 1, 'b': 2}), sys.argv[1])"
+    )
+    files = [tmp_path / str(n) for n in range(3)]
+    for file in files:
+        subprocess.run([sys.executable, "-c", script, str(file)], check=True)
+    assert len({file.read_bytes() for file in files}) == 1
+
+
+def test_opening_parses_no_tokens(tmp_path):
+    native.save(tiny(), tmp_path / "t")
+    table = native.load(tmp_path / "t")
+    assert isinstance(table.vocab.data, np.memmap)
+    assert "_first" not in vars(table.vocab)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_is_not_saved_and_the_old_file_stays(tmp_path, bad):
+    native.save(tiny(), tmp_path / "t")
+    before = (tmp_path / "t").read_bytes()
+    table = Table(np.array([[1, 2], [bad, 0]], np.float32), Vocab(["a", "b"]))
+    with pytest.raises(TableFormatError, match="row 1 of the table, token 'b'"):
+        native.save(table, tmp_path / "t")
+    assert (tmp_path / "t").read_bytes() == before
+
+
+def test_places_that_can_not_be_written(tmp_path):
+    with pytest.raises(OutputError, match="is a directory"):
+        native.save(tiny(), tmp_path)
+    with pytest.raises(OutputError, match="no directory"):
+        native.save(tiny(), tmp_path / "no" / "t")
+
+
+def good_parts() -> tuple[dict, dict]:
+    tensors = {
+        "weight": np.ones((2, 2), np.float32),
+        "tokens.bytes": np.frombuffer(b"ab", np.uint8),
+        "tokens.offsets": np.array([0, 1, 2], np.int64),
+    }
+    return tensors, {"format": 1, "special": [], "encoding": "word", "provenance": {}}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "about", "message"),
+    [
+        ({"weight": np.ones((3, 2), np.float32)}, {}, "weight has 3 rows for a vocabulary of 2 tokens"),
+        ({"weight": np.ones((2, 2), np.float64)}, {}, "found float64"),
+        ({"weight": np.ones(2, np.float32)}, {}, "must be a (V, D) array"),
+        ({"output": np.ones((2, 3), np.float32)}, {}, "output has width 3, weight 2"),
+        ({"tokens.offsets": np.array([0, 1, 9], np.int64)}, {}, "damaged"),
+        ({"tokens.offsets": np.array([0, 1, 2], np.int32)}, {}, "must be one axis of I64, found I32"),
+        ({"tokens.bytes": np.ones((1, 2), np.uint8)}, {}, "must be one axis of U8"),
+        ({}, {"format": 2}, "format 2; this version reads format 1"),
+        ({}, {"special": [5]}, "special ids"),
+        ({}, {"special": "all"}, "must be a list of ids"),
+        ({}, {"encoding": "morse"}, "unknown token encoding 'morse'"),
+        ({}, {"provenance": None}, "must be an object"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, tensors, about, message):
+    parts, description = good_parts()
+    save_file(parts | tensors, tmp_path / "t", {"tokenspace": json.dumps(description | about)})
+    with pytest.raises(TableFormatError) as error:
+        native.load(tmp_path / "t")
+    assert message in str(error.value)
+    assert str(tmp_path / "t") in str(error.value)
+
+
+def test_files_that_are_no_table(tmp_path):
+    parts, _ = good_parts()
+    save_file(parts, tmp_path / "model.safetensors")
+    with pytest.raises(TableFormatError, match="holds no tokenspace table"):
+        ts.load(tmp_path / "model.safetensors")
+    (tmp_path / "text").write_text("king 0.1 0.2\n" * 10)
+    with pytest.raises(TableFormatError):
+        ts.load(tmp_path / "text")
+    with pytest.raises(TableFormatError, match="there is no table 'wordent'"):
+        ts.load("wordent")
+    save_file({"weight": parts["weight"]}, tmp_path / "t", {"tokenspace": json.dumps(good_parts()[1])})
+    with pytest.raises(TableFormatError, match="no tensor 'tokens.bytes'"):
+        ts.load(tmp_path / "t")
+    save_file(parts, tmp_path / "t", {"tokenspace": "{"})
+    with pytest.raises(TableFormatError, match="is not JSON"):
+        ts.load(tmp_path / "t")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_mutated_file_loads_or_is_refused_by_name(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("mutated")
+    native.save(tiny(), folder / "t")
+    whole = bytearray((folder / "t").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(whole)))
+    (folder / "t").write_bytes(whole[:cut] if data.draw(st.booleans()) else whole)
+    try:
+        table = native.load(folder / "t")
+        list(table.vocab)
+    except TableFormatError:
+        pass

@@ -1,0 +1,66 @@
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
+from tokenspace.table import Table, check_finite
+from tokenspace.vocab import Vocab
+
+VOCAB = Vocab(["a", "cat", "sat"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_rows_come_as_float32_whatever_the_table_holds(dtype):
+    table = Table(np.array([[1, 2], [3, 4], [5, 6]], dtype), VOCAB)
+    assert table.weight.dtype == dtype
+    assert table["cat"].dtype == np.float32
+    assert table.lookup([[0, 2], [2, 2]]).tolist() == [[[1, 2], [5, 6]], [[5, 6], [5, 6]]]
+    assert table.lookup(np.uint8([1])).dtype == np.float32
+    assert (len(table), table.dim) == (3, 2)
+
+
+def test_a_lookup_is_a_copy():
+    table = Table(np.ones((3, 2), np.float32), VOCAB)
+    table.lookup([0])[:] = 9
+    table["a"][:] = 9
+    assert (table.weight == 1).all()
+
+
+def test_a_memory_map_stays_one(tmp_path):
+    np.save(tmp_path / "weight.npy", np.ones((3, 2), np.float32))
+    weight = np.load(tmp_path / "weight.npy", mmap_mode="r")
+    assert isinstance(Table(weight, VOCAB).weight, np.memmap)
+
+
+@pytest.mark.parametrize(
+    ("weight", "output", "message"),
+    [
+        (np.zeros((2, 2), np.float32), None, "weight has 2 rows for a vocabulary of 3 tokens"),
+        (np.zeros((3, 2), np.float32), np.zeros((3, 4), np.float32), "output has width 4, weight 2"),
+        (np.zeros((3, 2), np.float32), np.zeros((4, 2), np.float32), "output has 4 rows"),
+        (np.zeros((3, 2)), None, "must be float32, float16 or bfloat16, found float64"),
+        (np.zeros((3, 0), np.float32), None, "at least one row and column"),
+        (np.zeros(3, np.float32), None, "must be a (V, D) array"),
+        ([[1], [2], [3]], None, "found int64"),
+    ],
+)
+def test_parts_that_do_not_fit(weight, output, message):
+    with pytest.raises(ShapeError) as error:
+        Table(weight, VOCAB, output=output)
+    assert message in str(error.value)
+
+
+def test_bad_lookups():
+    table = Table(np.ones((3, 2), np.float32), VOCAB)
+    with pytest.raises(TokenIdError):
+        table.lookup([3])
+    with pytest.raises(VocabError, match="close spellings: 'cat'"):
+        table["cats"]
+    with pytest.raises(VocabError, match="indexed by a token, found 0"):
+        table[0]
+
+
+def test_nan_is_named_by_row_and_token():
+    table = Table(np.array([[1, 2], [np.inf, 0], [np.nan, 1]], np.float32), VOCAB)
+    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'cat', holds NaN .*2 such rows"):
+        check_finite(table, table.lookup([0, 1, 2]))

@@ -1,0 +1,139 @@
+import json
+
+import numpy as np
+import pytest
+
+from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, VocabError
+from tokenspace.tokenizer import Tokenizer
+
+TEXTS = ["The cat sat on the mat.", "The dog didn't sit, did it?", "three cats; 24 dogs!"]
+
+
+@pytest.fixture(scope="module")
+def words() -> Tokenizer:
+    return Tokenizer.train_from_iterator(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def bpe() -> Tokenizer:
+    return Tokenizer.train_from_iterator(TEXTS * 3, kind="bpe", vocab_size=300)
+
+
+def test_words_keep_punctuation_and_inner_apostrophes(words):
+    assert words.encode("The dog didn't sit, did it?").tokens == "the dog didn't sit , did it ?".split()
+    assert words.encode("24 cats!").tokens == ["24", "cats", "!"]
+
+
+def test_the_most_frequent_words_come_first_and_special_tokens_before_them(words):
+    assert list(words.vocab)[:4] == ["[PAD]", "[UNK]", "[SEP]", "the"]
+    assert words.vocab.special == (0, 1, 2)
+    assert (words.pad_id, words.unk_id) == (0, 1)
+
+
+def test_case_is_kept_on_request():
+    tokenizer = Tokenizer.train_from_iterator(TEXTS, lowercase=False)
+    assert tokenizer.encode("The the").tokens == ["The", "the"]
+
+
+def test_min_count_and_vocab_size_bound_the_vocabulary():
+    assert set(Tokenizer.train_from_iterator(TEXTS, min_count=3).vocab) == {"[PAD]", "[UNK]", "[SEP]", "the"}
+    assert len(Tokenizer.train_from_iterator(TEXTS, vocab_size=7).vocab) == 7
+
+
+def test_bpe_has_no_unknown_text(bpe):
+    text = "Unseen words, naïve 😀!\n"
+    encoded = bpe.encode(text)
+    assert bpe.decode(encoded.ids) == text.lower()
+    assert bpe.unk_id is None
+    assert bpe.vocab.encoding == "byte-level"
+    assert 256 < len(bpe.vocab) <= 300
+
+
+def test_a_pair_is_joined_by_separators_in_two_segments(words):
+    encoded = words.encode("the cat", "the dog")
+    assert encoded.tokens == ["the", "cat", "[SEP]", "the", "dog", "[SEP]"]
+    assert encoded.segments.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_batch_is_padded_to_its_longest(words):
+    long, short = words.encode_batch(["the cat sat on", "the dog"])
+    assert short.tokens == ["the", "dog", "[PAD]", "[PAD]"]
+    assert short.mask.tolist() == [1, 1, 0, 0]
+    assert np.stack([long.ids, short.ids]).shape == (2, 4)
+    assert words.encode_batch([]) == []
+
+
+def test_json_round_trip_keeps_ids_and_bytes(words, tmp_path):
+    file = tmp_path / "tokenizer.json"
+    file.write_text(words.to_json(), encoding="utf-8")
+    for again in (Tokenizer.load(file), Tokenizer.load(tmp_path)):
+        assert again.to_json() == words.to_json()
+        assert again.encode(TEXTS[1]).ids.tolist() == words.encode(TEXTS[1]).ids.tolist()
+        assert again.vocab == words.vocab
+
+
+def test_a_files_own_truncation_and_padding_are_off(words):
+    description = json.loads(words.to_json())
+    description["truncation"] = {
+        "direction": "Right",
+        "max_length": 2,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    description["padding"] = {
+        "strategy": {"Fixed": 128},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 2,
+        "pad_type_id": 0,
+        "pad_token": "[SEP]",
+    }
+    tokenizer = Tokenizer.from_json(json.dumps(description))
+    assert tokenizer.encode("the cat sat on the mat").ids.size == 6
+    assert tokenizer.pad_id == 2
+
+
+def test_holes_in_the_ids_get_placeholder_tokens(words):
+    description = json.loads(words.to_json())
+    description["model"]["vocab"]["zebra"] = len(words.vocab) + 2
+    vocab = Tokenizer.from_json(json.dumps(description)).vocab
+    assert vocab[len(words.vocab)] == f"[unused-row-{len(words.vocab)}]"
+    assert vocab.kind(len(words.vocab)) == "unused"
+    assert vocab.id("zebra") == len(words.vocab) + 2
+
+
+def test_pieces_are_the_word_alone(words, bpe):
+    assert words.pieces("cats") == [words.vocab.id("cats")]
+    assert bpe.decode(bpe.pieces("cats")) == "cats"
+
+
+def test_bytes_that_are_no_text_become_replacement_characters(words):
+    assert words.encode("the \udce9 cat").tokens == ["the", "[UNK]", "cat"]
+
+
+def test_training_on_files(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("\n".join(TEXTS), encoding="utf-8")
+    assert Tokenizer.train([file]).vocab == Tokenizer.train_from_iterator(TEXTS).vocab
+
+
+@pytest.mark.parametrize(
+    ("kind", "vocab_size", "min_count", "message"),
+    [("wrod", 100, 1, "'word', 'bpe'"), ("word", 2, 1, "vocab_size ≥ 4"), ("word", 100, 0, "min_count ≥ 1")],
+)
+def test_bad_settings(kind, vocab_size, min_count, message):
+    with pytest.raises(VocabError, match=message):
+        Tokenizer.train_from_iterator(TEXTS, kind, vocab_size, min_count)
+
+
+def test_bad_files(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(TableFormatError, match=r"no tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(CheckpointError, match="no tokenizer at"):
+        Tokenizer.load(tmp_path / "nothing")
+    (tmp_path / "latin1.txt").write_bytes(b"caf\n\nna\xefve")
+    with pytest.raises(CorpusError, match=r"latin1\.txt is not UTF-8 .*byte 7"):
+        Tokenizer.train([tmp_path / "latin1.txt"])
+    with pytest.raises(CorpusError, match="can't read"):
+        Tokenizer.train([tmp_path])

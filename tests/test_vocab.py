@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenspace.errors import TokenIdError, VocabError
+from tokenspace.vocab import Found, Vocab, placeholder
+
+GPT2 = Vocab(["king", "Ġking", "Ġ", "Ċ", "ing", "Ã©", "ĠcafÃ©", "<|endoftext|>", "Ġthe"], special=[7])
+LLAMA = Vocab(["<unk>", "<s>", "<0x0A>", "▁king", "king", "▁", "▁the", "<unused3>"], special=[0, 1])
+BERT = Vocab(["[PAD]", "[unused0]", "king", "##ing", "##s", "the"], special=[0])
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]))))
+def test_every_token_comes_back_by_id(tokens):
+    vocab = Vocab(tokens)
+    assert list(vocab) == tokens
+    assert [vocab[i] for i in range(len(vocab))] == tokens
+
+
+@given(st.lists(st.binary(max_size=6), min_size=1))
+def test_tokens_that_are_no_utf8_come_back_too(tokens):
+    text = [token.decode("utf-8", "surrogateescape") for token in tokens]
+    vocab = Vocab(text)
+    assert list(vocab) == text
+    assert vocab.data.tobytes() == b"".join(tokens)
+
+
+def test_a_token_that_no_bytes_can_hold_is_refused():
+    with pytest.raises(VocabError, match="can't be written as bytes"):
+        Vocab(["\ud800"])
+
+
+def test_duplicates_are_legal_and_the_id_is_the_key():
+    vocab = Vocab(["a", "b", "a", "ab", "a"])
+    assert vocab.id("a") == 0
+    assert vocab.ids("a") == [0, 2, 4]
+    assert vocab.ids("zzz") == []
+    assert len(vocab) == 5
+
+
+@pytest.mark.parametrize("i", [-1, 6, 10**12])
+def test_an_id_outside_is_refused(i):
+    with pytest.raises(TokenIdError, match="outside this vocabulary of 6 tokens"):
+        BERT[i]
+
+
+@pytest.mark.parametrize(
+    ("vocab", "encoding"),
+    [
+        (GPT2, "byte-level"),
+        (LLAMA, "sentencepiece"),
+        (BERT, "wordpiece"),
+        (Vocab(["the", "cat", "##"] + [f"word{i}" for i in range(400)]), "word"),
+        (Vocab([]), "word"),
+    ],
+)
+def test_the_encoding_is_told_by_its_marker(vocab, encoding):
+    assert vocab.encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("vocab", "word", "token"),
+    [
+        (GPT2, "king", "Ġking"),
+        (GPT2, "Ġking", "Ġking"),
+        (GPT2, "ing", "ing"),
+        (GPT2, "café", "ĠcafÃ©"),
+        (GPT2, "\n", "Ċ"),
+        (GPT2, "<|endoftext|>", "<|endoftext|>"),
+        (LLAMA, "king", "▁king"),
+        (LLAMA, "<0x0A>", "<0x0A>"),
+        (BERT, "king", "king"),
+        (BERT, "##ing", "##ing"),
+    ],
+)
+def test_find_prefers_the_form_that_begins_a_word(vocab, word, token):
+    assert vocab.find(word) == Found(vocab.id(token), token)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "kinds"),
+    [
+        (
+            GPT2,
+            "continuation word-initial word-initial byte continuation continuation word-initial special "
+            "word-initial",
+        ),
+        (LLAMA, "special special byte word-initial continuation word-initial word-initial unused"),
+        (BERT, "special unused word-initial continuation continuation word-initial"),
+        (Vocab(["cat", ",", placeholder(2)]), "word-initial word-initial unused"),
+    ],
+)
+def test_kinds(vocab, kinds):
+    assert [vocab.kind(i) for i in range(len(vocab))] == kinds.split()
+
+
+@pytest.mark.parametrize(
+    ("word", "offered"),
+    [("kng", "'king'"), ("KING", "'king'"), ("thee", "'the'"), ("xyzzyq", "no close spelling")],
+)
+def test_an_unknown_token_is_answered_with_close_spellings(word, offered):
+    for vocab in (GPT2, LLAMA, BERT):
+        with pytest.raises(VocabError, match="is not one of the") as error:
+            vocab.find(word)
+        assert offered in str(error.value)
+
+
+def test_damaged_offsets_are_refused():
+    data = np.frombuffer(b"abc", np.uint8)
+    for offsets in ([0, 2], [1, 3], [0, 3, 2, 3], []):
+        with pytest.raises(VocabError, match="damaged"):
+            Vocab.from_bytes(data, np.array(offsets, np.int64))
+
+
+def test_special_ids_must_exist():
+    with pytest.raises(VocabError, match="special ids"):
+        Vocab(["a"], special=[1])
+
+
+def test_equality_looks_at_tokens_and_special_ids():
+    assert Vocab(["a", "bc"]) == Vocab(["a", "bc"])
+    assert Vocab(["a", "bc"]) != Vocab(["ab", "c"])
+    assert Vocab(["a"], special=[0]) != Vocab(["a"])
