@@ -24,6 +24,12 @@ def test_words_keep_punctuation_and_inner_apostrophes(words):
     assert words.encode("24 cats!").tokens == ["24", "cats", "!"]
 
 
+def test_spans_lead_back_to_the_text(words):
+    text = "24  Cats, 😀 zebras"
+    encoded = words.encode(text)
+    assert [text[start:end] for start, end in encoded.spans] == ["24", "Cats", ",", "😀", "zebras"]
+
+
 def test_the_most_frequent_words_come_first_and_special_tokens_before_them(words):
     assert list(words.vocab)[:4] == ["[PAD]", "[UNK]", "[SEP]", "the"]
     assert words.vocab.special == (0, 1, 2)
@@ -59,6 +65,7 @@ def test_a_batch_is_padded_to_its_longest(words):
     long, short = words.encode_batch(["the cat sat on", "the dog"])
     assert short.tokens == ["the", "dog", "[PAD]", "[PAD]"]
     assert short.mask.tolist() == [1, 1, 0, 0]
+    assert short.spans == [(0, 3), (4, 7), (0, 0), (0, 0)]
     assert np.stack([long.ids, short.ids]).shape == (2, 4)
     assert words.encode_batch([]) == []
 

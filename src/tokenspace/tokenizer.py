@@ -29,13 +29,15 @@ _WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}
 class Encoded:
     """One text (or a pair) as ids: every list has T entries.
 
-    ``segments`` is 0 for the first text and 1 for the second; ``mask`` is 0 where the position is padding.
+    ``segments`` is 0 for the first text and 1 for the second; ``mask`` is 0 where the position is padding;
+    ``spans`` says which characters of its text a token came from, (0, 0) for one that was added.
     """
 
     ids: Int[Array, " T"]
     tokens: list[str]
     segments: Int[Array, " T"]
     mask: Int[Array, " T"]
+    spans: list[tuple[int, int]]
 
 
 class Tokenizer:
@@ -229,6 +231,7 @@ class Tokenizer:
             one.tokens,
             np.asarray(one.type_ids, np.int64),
             np.asarray(one.attention_mask, np.int64),
+            one.offsets,
         )
 
 
@@ -239,6 +242,7 @@ def _padded(one: Encoded, length: int, pad_id: int, pad: str) -> Encoded:
         one.tokens + [pad] * missing,
         np.pad(one.segments, (0, missing)),
         np.pad(one.mask, (0, missing)),
+        one.spans + [(0, 0)] * missing,
     )
 
 

@@ -1,0 +1,65 @@
+"""The ``tokenspace`` command: one thin function a verb, which parses, makes one library call and prints.
+
+Modules here import click alone at their top, so that ``tokenspace --help`` comes at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from tokenspace import __version__
+from tokenspace.cli.analogy import analogy
+from tokenspace.cli.embed import embed
+from tokenspace.cli.neighbors import neighbors
+from tokenspace.cli.similarity import similarity
+from tokenspace.cli.train import train
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+
+
+class Verbs(click.Group):
+    """A group whose verbs fail with one line on stderr: status 1, no traceback unless ``--debug`` asks."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from tokenspace.errors import TokenspaceError
+
+        try:
+            return super().invoke(ctx)
+        except TokenspaceError as error:
+            self._fail(ctx, f"Error: {error}", 1)
+        except KeyboardInterrupt:
+            self._fail(ctx, "interrupted", INTERRUPTED)
+        except BrokenPipeError:  # the reader has seen enough: `tokenspace neighbors king | head -1`
+            sys.stdout = None  # type: ignore[assignment]  # or Python complains when it flushes at exit
+            ctx.exit(1)
+        except MemoryError:
+            self._fail(ctx, "Error: not enough memory for this; use fewer texts or a smaller table", 1)
+
+    def _fail(self, ctx: click.Context, message: str, status: int) -> None:
+        if ctx.params.get("debug"):
+            raise
+        click.echo(" ".join(message.splitlines()), err=True)
+        ctx.exit(status)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order of the walk from text to vectors, not of the alphabet
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="tokenspace")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """The embedding layer of a transformer: text to token ids to vectors, and what lies between.
+
+    With no -t/--table, a verb uses the built-in table "wordnet".
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a token may hold what the terminal can't show
+            stream.reconfigure(errors="backslashreplace")
+
+
+for _verb in (embed, neighbors, analogy, similarity, train):
+    main.add_command(_verb)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import click
+
+from tokenspace.cli.console import echo_json, json_option, k_option, note, number, shown, table_option, words
+
+
+@click.command()
+@click.argument("abc", nargs=-1, metavar="A B C")
+@table_option
+@k_option
+@click.option(
+    "--method",
+    default="3cosadd",
+    show_default=True,
+    type=click.Choice(["3cosadd", "3cosmul"]),
+    help="How candidates are scored.",
+)
+@json_option
+def analogy(abc: tuple[str, ...], source: str, k: int, method: str, as_json: bool) -> None:
+    """A is to B as C is to what? The rows nearest to B - A + C.
+
+    With no words, each line of stdin holds three.
+    """
+    from tokenspace import formats, geometry
+
+    table = formats.load(source)
+    for a, b, c in words(abc, 3, "A B C"):
+        hits = geometry.analogy(table, a, b, c, k, method=method)
+        if as_json:
+            echo_json([{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits])
+            continue
+        note(f"{shown(a)} is to {shown(b)} as {shown(c)} is to … ({method}; the three inputs are left out)")
+        for hit in hits:
+            click.echo(f"{hit.score:.4f}  {shown(hit.token)}")

@@ -1,0 +1,77 @@
+"""What every verb shares: the options with one meaning, texts from stdin, tokens made safe to show, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+table_option = click.option(
+    "-t",
+    "--table",
+    "source",
+    default="wordnet",
+    metavar="TABLE",
+    show_default=True,
+    help="A table's file, a checkpoint's folder, or a built-in table's name.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
+k_option = click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many to show.")
+
+
+def echo_json(value: Any) -> None:
+    """One line of JSON. A byte that is no UTF-8 leaves as a ``\\udcXX`` escape, which JSON can hold."""
+    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def number(value: Any) -> float:
+    """A float32 as the shortest decimal that reads back as the same float32."""
+    return float(str(value))
+
+
+def shown(token: str) -> str:
+    """``token`` with what a terminal would obey, swallow or hide written as escapes.
+
+    >>> shown("king"), shown("\\x1b[31m"), shown(" a"), shown("")
+    ('king', "'\\\\x1b[31m'", "' a'", "''")
+    """
+    return token if token and token.isprintable() and token == token.strip() else repr(token)
+
+
+def note(message: str) -> None:
+    """A remark for the person, on stderr, so that stdout holds the answer alone."""
+    click.echo(message, err=True)
+
+
+def texts(given: Sequence[str], what: str) -> Iterator[str]:
+    """The arguments joined, or each line of stdin if there is none; a usage error if stdin is a terminal."""
+    if given:
+        yield " ".join(given)
+        return
+    if sys.stdin is None or sys.stdin.isatty():
+        raise click.UsageError(f"give {what}, or pipe one a line into stdin")
+    from tokenspace.errors import CorpusError
+
+    try:
+        for line in sys.stdin:
+            if line.strip():
+                yield line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"stdin is not UTF-8 text ({error.reason}); convert it first") from None
+
+
+def words(given: Sequence[str], count: int, what: str) -> Iterator[list[str]]:
+    """Groups of ``count`` words: the arguments, or each line of stdin split at spaces."""
+    if given and len(given) != count:
+        raise click.UsageError(f"give {what}: {count} words, found {len(given)}")
+    if given:
+        yield list(given)
+        return
+    for line in texts((), what):
+        group = line.split()
+        if len(group) != count:
+            raise click.UsageError(f"each line must be {what}: {count} words, found {len(group)}: {line!r}")
+        yield group

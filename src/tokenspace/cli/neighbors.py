@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import click
+
+from tokenspace.cli.console import echo_json, json_option, k_option, note, number, shown, table_option, texts
+
+
+@click.command()
+@click.argument("token", nargs=-1)
+@table_option
+@k_option
+@click.option(
+    "--metric",
+    default="cosine",
+    show_default=True,
+    type=click.Choice(["cosine", "dot", "l2"]),
+    help="How nearness is measured.",
+)
+@click.option("--center", is_flag=True, help="Subtract the mean row first.")
+@json_option
+def neighbors(token: tuple[str, ...], source: str, k: int, metric: str, center: bool, as_json: bool) -> None:
+    """The rows nearest to TOKEN's.
+
+    A word that the vocabulary lacks is composed: the mean of the rows of its pieces. With no TOKEN, each line of
+    stdin is one.
+    """
+    from tokenspace import formats, geometry
+
+    table = formats.load(source)
+    for word in texts(token, "a TOKEN"):
+        query = geometry.resolve(table, word)
+        hits = geometry.neighbors(table, query.word, k, metric=metric, center=center)
+        if as_json:
+            echo_json([{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits])
+            continue
+        if len(query.ids) > 1:
+            note(f"{word} = mean of the rows of {' '.join(map(shown, query.tokens))}")
+        elif not token:
+            note(f"{word}:")
+        for hit in hits:
+            click.echo(f"{hit.score:.4f}  {shown(hit.token)}")
