@@ -1,0 +1,7 @@
+"""Learning a table from text. Training needs the ``train`` extra; importing this room does not."""
+
+from __future__ import annotations
+
+from tokenspace.train.skipgram import Progress, skipgram
+
+__all__ = ["Progress", "skipgram"]
