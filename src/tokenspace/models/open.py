@@ -1,0 +1,272 @@
+"""A checkpoint's folder, opened by its files' headers: where its embedding table is, and the table itself.
+
+The folder holds ``config.json``; ``model.safetensors``, or ``model.safetensors.index.json`` and the files
+that it names; and ``tokenizer.json`` (or ``vocab.txt``). No model code runs, and no number is read before it
+is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenspace.errors import CheckpointError
+from tokenspace.models.families import FAMILIES, Family
+from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
+from tokenspace.shapes import Array
+from tokenspace.table import DTYPES as TABLE_DTYPES
+from tokenspace.table import Table
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Vocab, placeholder
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_WORDPIECE_SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+
+
+class Checkpoint:
+    """An opened folder: ``config`` as its file says, ``tensors`` by name over all files, ``family``.
+
+    ``family`` is None where neither ``config.json``'s model type nor the tensors' names are known;
+    ``prefix`` is what the files put before the family's names.
+    """
+
+    def __init__(self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo]) -> None:
+        self.folder = folder
+        self.config = config
+        self.tensors = tensors
+        self.family, self.prefix = _recognised(config, tensors)
+
+    def __repr__(self) -> str:
+        family = self.family.name if self.family else "unknown family"
+        return f"Checkpoint({str(self.folder)!r}, {family}, {len(self.tensors)} tensors)"
+
+    def read(self, name: str) -> Array:
+        """The tensor ``name`` as a read-only memory map in its own dtype."""
+        if name not in self.tensors:
+            raise CheckpointError(f"{self.folder} has no tensor {name!r}; it has {listed(self.tensors)}")
+        return read(self.tensors[name])
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        """What ``config.json`` says of ``key``, or its ``text_config`` does (models of text and images)."""
+        inner = self.config.get("text_config")
+        return self.config.get(key, inner.get(key, default) if isinstance(inner, dict) else default)
+
+    def find(self, name: str | None) -> TensorInfo | None:
+        """The tensor that the family calls ``name``, with the prefix or without; None if there is none."""
+        return None if name is None else self.tensors.get(self.prefix + name, self.tensors.get(name))
+
+    @cached_property
+    def input_embedding(self) -> TensorInfo:
+        """The table that token ids select from: by the family's name for it, else the one tensor that has
+        ``vocab_size`` rows. ``CheckpointError`` lists the candidates if several have.
+        """
+        found = self.tensors[self.prefix + self.family.token] if self.family else self._by_shape()
+        if len(found.shape) != 2:
+            raise CheckpointError(
+                f"{self.folder}: {found.name!r} has shape {list(found.shape)}; an input table is (V, D)"
+            )
+        return found
+
+    @cached_property
+    def head(self) -> TensorInfo | None:
+        """The output head's own weight; None if there is no head here, or it equals the input table."""
+        own = self.find(self.family.head) if self.family else None
+        return None if own is None or _equal(own, self.input_embedding) else own
+
+    @property
+    def tied(self) -> bool | None:
+        """Whether the head is the input table: told from the tensors where the head is stored, else from
+        ``config.json``, else from what the family does. None if the family is unknown and the file silent.
+        """
+        if self.family and self.find(self.family.head):
+            return self.head is None
+        flag = self.setting("tie_word_embeddings")
+        return flag if isinstance(flag, bool) else self.family.tied if self.family else None
+
+    def _by_shape(self) -> TensorInfo:
+        rows = self.setting("vocab_size")
+        kind = f"model type {self.config.get('model_type')!r} with these tensors is not a known family"
+        found = [
+            tensor for tensor in self.tensors.values() if len(tensor.shape) == 2 and tensor.shape[0] == rows
+        ]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise CheckpointError(
+                f"{self.folder}: {kind}, and no tensor has vocab_size = {rows} rows; "
+                f"name the input table with load_table(folder, tensor=...), from {listed(self.tensors)}"
+            )
+        raise CheckpointError(
+            f"{self.folder}: {kind}, and {len(found)} tensors have vocab_size = {rows:,} rows; name the "
+            f"input table with load_table(folder, tensor=...): {listed(tensor.name for tensor in found)}"
+        )
+
+
+def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
+    """Open a checkpoint's folder; costs what its headers cost (about a millisecond for 100 tensors).
+
+    ``CheckpointError`` if the folder lacks a file, or one contradicts another; ``TableFormatError`` if a
+    safetensors file is damaged.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise CheckpointError(f"{folder} {what}; a checkpoint is a folder with config.json and {WEIGHTS}")
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(
+            f"{folder} has no config.json; a checkpoint is a folder with that and {WEIGHTS}"
+        )
+    config = _json_object(folder / "config.json")
+    if (folder / WEIGHTS).is_file():
+        return Checkpoint(folder, config, open_file(folder / WEIGHTS).tensors)
+    if (folder / INDEX).is_file():
+        return Checkpoint(folder, config, _sharded(folder))
+    pickled = sorted(path.name for path in folder.glob("*.bin"))
+    if pickled:
+        raise CheckpointError(
+            f"{folder} holds its weights in {pickled[0]}, a pickle, which can run code when it is opened; "
+            "convert it to safetensors first"
+        )
+    raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {INDEX}; is the download complete?")
+
+
+def load_table(folder: str | os.PathLike[str], tensor: str | None = None) -> Table:
+    """A checkpoint's input table, memory-mapped, with the folder's tokenizer; an untied head is ``output``.
+
+    ``tensor`` names the input table where the family is unknown and the shapes don't tell. Rows past the
+    tokenizer's last id get the tokens ``[unused-row-N]``; an id without a row is a ``CheckpointError``.
+    """
+    checkpoint = open_checkpoint(folder)
+    if tensor is not None:
+        checkpoint.read(tensor)  # names what there is if it is not there
+        checkpoint.input_embedding = checkpoint.tensors[tensor]
+    source, head = checkpoint.input_embedding, checkpoint.head
+    if head is not None and head.shape != source.shape:
+        raise CheckpointError(
+            f"{checkpoint.folder}: the head {head.name!r} is {list(head.shape)}, the input table "
+            f"{source.name!r} {list(source.shape)}; a table's output needs the same shape"
+        )
+    vocab, tokenizer = _vocabulary(checkpoint.folder, source.shape[0])
+    return Table(
+        _numbers(source),
+        vocab,
+        tokenizer,
+        None if head is None else _numbers(head),
+        provenance={
+            "made_by": "a model's checkpoint",
+            "folder": checkpoint.folder.resolve().name,
+            "family": checkpoint.family.name if checkpoint.family else None,
+            "tensor": source.name,
+            "head": head.name if head else None,
+            "tied": checkpoint.tied,
+        },
+    )
+
+
+def _recognised(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> tuple[Family | None, str]:
+    """The family whose names the tensors bear, with their prefix; a model type that is given must agree.
+
+    Names alone don't do: Gemma's are LLaMA's, yet it scales its rows.
+    """
+    kind = config.get("model_type")
+    for family in FAMILIES:
+        if kind is None or kind in family.model_types:
+            for prefix in family.prefixes:
+                if prefix + family.token in tensors:
+                    return family, prefix
+    return None, ""
+
+
+def _sharded(folder: Path) -> dict[str, TensorInfo]:
+    places = _json_object(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
+        raise CheckpointError(f"{folder / INDEX} has no weight_map of tensor names to file names")
+    shards: dict[str, dict[str, TensorInfo]] = {}
+    for shard in sorted(set(places.values())):
+        if shard in ("", ".", "..") or any(sign in shard for sign in "/\\\0:"):
+            raise CheckpointError(
+                f"{folder / INDEX} names {shard!r}; a shard is a plain file in the same folder"
+            )
+        if not (folder / shard).is_file():
+            raise CheckpointError(f"{folder} has no {shard}, which {INDEX} names; is the download complete?")
+        shards[shard] = open_file(folder / shard).tensors
+    for name, shard in places.items():
+        if name not in shards[shard]:
+            raise CheckpointError(
+                f"{INDEX} says that {shard} holds {name!r}; it holds {listed(shards[shard])}"
+            )
+    return {name: shards[shard][name] for name, shard in places.items()}
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"can't read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is a JSON {type(content).__name__}; an object is needed")
+    return content
+
+
+def _vocabulary(folder: Path, rows: int) -> tuple[Vocab, Tokenizer | None]:
+    """The tokens of all ``rows`` rows, and the tokenizer if there is one."""
+    tokenizer = None
+    if (folder / "tokenizer.json").is_file():
+        tokenizer = Tokenizer.load(folder)
+        vocab = tokenizer.vocab
+    elif (folder / "vocab.txt").is_file():
+        vocab = _wordpiece_list(folder / "vocab.txt")
+    else:
+        raise CheckpointError(f"{folder} has neither tokenizer.json nor vocab.txt to name the table's rows")
+    outside = [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i)]
+    if outside:
+        raise CheckpointError(
+            f"{folder}: {len(outside):,} of the tokenizer's ids have no row in the table of {rows:,}; the "
+            f"first is {outside[0]:,}, token {vocab[outside[0]]!r} (valid: 0 to {rows - 1:,}); "
+            "were tokens added without resizing the model?"
+        )
+    if len(vocab) == rows:
+        return vocab, tokenizer
+    named = [*vocab, *(placeholder(i) for i in range(len(vocab), rows))]
+    return Vocab(named, special=vocab.special, encoding=vocab.encoding), tokenizer
+
+
+def _wordpiece_list(path: Path) -> Vocab:
+    """BERT's ``vocab.txt``: one token a line, the line's number its id."""
+    try:
+        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise CheckpointError(f"can't read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is not UTF-8 at byte {error.start:,}") from None
+    tokens = [line.removesuffix("\r") for line in lines]
+    return Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in _WORDPIECE_SPECIAL])
+
+
+def _numbers(tensor: TensorInfo) -> Array:
+    if DTYPES.get(tensor.dtype) not in TABLE_DTYPES:
+        raise CheckpointError(
+            f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}; a table must be F32, F16 or BF16"
+        )
+    return read(tensor)
+
+
+def _equal(a: TensorInfo, b: TensorInfo) -> bool:
+    """Whether two tensors hold the same bits; stops at the first block of 64 MB that differs."""
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return False
+    if a.start == a.end:
+        return True
+    left, right = (
+        np.memmap(tensor.path, np.uint8, "r", tensor.start, (tensor.end - tensor.start,)) for tensor in (a, b)
+    )
+    step = 2**26
+    return all(np.array_equal(left[i : i + step], right[i : i + step]) for i in range(0, left.size, step))
