@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tokenspace.errors import ShapeError
@@ -21,7 +23,8 @@ def unit_rows(rows: ArrayLike) -> Float[Array, "*axes D"]:
     array([0.70710677, 0.70710677], dtype=float32)
     """
     given = np.asarray(rows)
-    unit = np.array(given, dtype=np.result_type(given.dtype, np.float32), ndmin=1)
+    result = np.array(given, dtype=np.result_type(given.dtype, np.float32), ndmin=1)
+    unit = result.reshape(math.prod(result.shape[:-1]), result.shape[-1])
     norms = _norms(unit)
     odd = ~((norms > 1e-15) & (norms < 1e15))  # zero, lost to underflow, overflowed, or not a number
     if odd.any():
@@ -29,8 +32,8 @@ def unit_rows(rows: ArrayLike) -> Float[Array, "*axes D"]:
         unit[odd] /= np.where(largest > 0, largest, 1)
         norms[odd] = _norms(unit[odd])
         norms[norms == 0] = 1
-    unit /= norms[..., None]
-    return unit
+    unit /= norms[:, None]
+    return result
 
 
 def cosine(a: ArrayLike, b: ArrayLike) -> float | Float[Array, "*axes"]:
@@ -52,6 +55,6 @@ def cosine(a: ArrayLike, b: ArrayLike) -> float | Float[Array, "*axes"]:
     return float(cosines) if cosines.ndim == 0 else cosines
 
 
-def _norms(rows: Float[Array, "*axes D"]) -> Float[Array, "*axes"]:
+def _norms(rows: Float[Array, "N D"]) -> Float[Array, " N"]:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return np.sqrt(np.einsum("...d,...d->...", rows, rows))
+        return np.sqrt(np.einsum("nd,nd->n", rows, rows))

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
+from tokenspace.geometry import resolve
+from tokenspace.table import Table
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Vocab
+
+
+@pytest.fixture
+def words(rng):
+    tokenizer = Tokenizer.train_from_iterator(["The cat sat on the mat.", "a dog"])
+    return Table(rng.normal(size=(len(tokenizer.vocab), 3)).astype(np.float16), tokenizer.vocab, tokenizer)
+
+
+def test_a_word_in_the_vocabulary_is_its_row(words):
+    found = resolve(words, "cat")
+    assert found.ids == (words.vocab.id("cat"),)
+    assert found.tokens == ("cat",)
+    np.testing.assert_array_equal(found.vector, words["cat"])
+
+
+def test_a_word_that_the_tokenizer_writes_otherwise_is_still_one_token(words):
+    assert resolve(words, "CAT").tokens == ("cat",)
+    with pytest.raises(VocabError):
+        resolve(Table(words.weight, words.vocab), "CAT")
+
+
+def test_a_word_of_several_pieces_is_the_mean_of_their_rows(minilm):
+    found = resolve(minilm, "unhappiness")
+    assert found.tokens == ("un", "##ha", "##pp", "##iness")
+    np.testing.assert_allclose(
+        found.vector, minilm.weight[list(found.ids)].mean(axis=0), rtol=1e-5, atol=1e-7
+    )
+    assert found.vector.dtype == np.float32
+
+
+def test_byte_level_pieces_begin_a_word():
+    tokenizer = Tokenizer.train_from_iterator(["a cat and a cat"] * 3, kind="bpe", vocab_size=300)
+    vocab = tokenizer.vocab
+    table = Table(np.ones((len(vocab), 2), np.float32), vocab, tokenizer)
+    assert resolve(table, "cat").tokens == ("Ġcat",)
+    assert resolve(table, "catx").tokens == ("Ġcat", "x")
+
+
+@pytest.mark.parametrize("word", ["catt", "cat catt"])
+def test_a_word_with_unknown_pieces_is_refused_with_close_spellings(words, word):
+    with pytest.raises(VocabError, match=f"'{word}' is not one of"):
+        resolve(words, word)
+    with pytest.raises(VocabError, match="close spellings: 'cat'"):
+        resolve(words, "catt")
+
+
+@pytest.mark.parametrize("word", ["", "  "])
+def test_an_empty_word_is_refused(words, word):
+    with pytest.raises(VocabError, match="is not one of"):
+        resolve(words, word)
+
+
+@pytest.mark.parametrize("i", [2, np.int32(2), np.uint8(2)], ids=type)
+def test_an_id_is_its_row(words, i):
+    found = resolve(words, i)
+    assert (found.word, found.ids) == (words.vocab[2], (2,))
+    np.testing.assert_array_equal(found.vector, words.lookup(2))
+
+
+@pytest.mark.parametrize("i", [-1, 10_000, True])
+def test_an_id_outside_the_table_or_a_boolean(words, i):
+    with pytest.raises(TokenIdError):
+        resolve(words, i)
+
+
+def test_a_vector_is_itself_and_has_no_rows(words):
+    assert resolve(words, [1, 2, 3]).vector.tolist() == [1, 2, 3]
+    assert resolve(words, np.ones(3)).ids == ()
+
+
+@pytest.mark.parametrize("vector", [[1, 2], [[1, 2, 3]], [1, 2, np.nan], [np.inf, 0, 0]], ids=str)
+def test_a_vector_that_is_none(words, vector):
+    with pytest.raises(ShapeError, match="must be 3 finite numbers"):
+        resolve(words, vector)
+
+
+def test_a_row_with_nan_is_named():
+    table = Table(np.array([[1, 1], [np.nan, 1]], np.float32), Vocab(["a", "b"]))
+    with pytest.raises(TableFormatError, match="row 1 of the table, token 'b'"):
+        resolve(table, "b")
