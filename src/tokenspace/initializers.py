@@ -7,6 +7,7 @@ zero afterwards; the other rows are drawn as if it had not been given.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ TRUNCATED_STD = 0.87962566
 
 
 def normal(
-    shape: tuple[int, int],
+    shape: Sequence[int],
     rng: np.random.Generator,
     *,
     std: float | None = None,
@@ -42,7 +43,7 @@ def normal(
 
 
 def truncated_normal(
-    shape: tuple[int, int],
+    shape: Sequence[int],
     rng: np.random.Generator,
     *,
     std: float | None = None,
@@ -69,7 +70,7 @@ def truncated_normal(
 
 
 def xavier_uniform(
-    shape: tuple[int, int], rng: np.random.Generator, *, padding_id: ArrayLike | None = None
+    shape: Sequence[int], rng: np.random.Generator, *, padding_id: ArrayLike | None = None
 ) -> Float[Array, "V D"]:
     """Draws from U(-a, a) with a = sqrt(6/(V + D)) (Glorot and Bengio 2010, equation 16).
 
@@ -82,7 +83,7 @@ def xavier_uniform(
 
 
 def xavier_normal(
-    shape: tuple[int, int], rng: np.random.Generator, *, padding_id: ArrayLike | None = None
+    shape: Sequence[int], rng: np.random.Generator, *, padding_id: ArrayLike | None = None
 ) -> Float[Array, "V D"]:
     """Draws from N(0, 2/(V + D)): the variance of `xavier_uniform` (Glorot and Bengio 2010, equation 12).
 
@@ -95,7 +96,7 @@ def xavier_normal(
 
 
 def word2vec_uniform(
-    shape: tuple[int, int], rng: np.random.Generator, *, padding_id: ArrayLike | None = None
+    shape: Sequence[int], rng: np.random.Generator, *, padding_id: ArrayLike | None = None
 ) -> Float[Array, "V D"]:
     """Draws from U(-0.5/D, 0.5/D), as the word2vec program fills its center table (its context table is 0).
 
@@ -199,12 +200,8 @@ def _zero_row(weight: np.ndarray, padding_id: ArrayLike | None) -> np.ndarray:
     return weight
 
 
-def _checked_shape(shape: object) -> tuple[int, int]:
-    if (
-        isinstance(shape, tuple)
-        and len(shape) == 2
-        and all(isinstance(size, int | np.integer) and size > 0 for size in shape)
-    ):
+def _checked_shape(shape: Sequence[int]) -> tuple[int, int]:
+    if len(shape) == 2 and all(isinstance(size, int | np.integer) and size > 0 for size in shape):
         return int(shape[0]), int(shape[1])
     raise ShapeError(f"a table's shape is (rows, width), two positive integers; found {shape!r}")
 

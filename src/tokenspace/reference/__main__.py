@@ -25,7 +25,7 @@ def show_rows(rows: np.ndarray, names: list[str]) -> None:
 
 
 def main() -> None:
-    embedding = Embedding(V, D, np.random.default_rng(5))
+    embedding = Embedding(V, D, np.random.default_rng(3))
     table = embedding.weight
     sentence = ["the", "cat", "and", "the", "dog"]
     ids = np.array([[WORDS.index(word) for word in sentence]])

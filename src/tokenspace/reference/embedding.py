@@ -9,7 +9,7 @@ V vocabulary rows, D width; ids have any shape, written ``*axes`` (mostly B text
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -82,7 +82,7 @@ class Embedding:
         scale_dtype: DTypeLike | None = None,
         padding_id: int | None = None,
         freeze_padding: bool = False,
-    ) -> Self:
+    ) -> Embedding:
         """Hold an existing (V, D) table, its padding row as it is.
 
         The array is held, not copied: `step` writes into it (a read-only one, such as a memory-mapped file,

@@ -6,8 +6,6 @@ backward   dx = (g - mean(g) - x̂ · mean(g · x̂)) / sqrt(variance + eps),  g
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from tokenspace.errors import ShapeError, TokenspaceError
@@ -29,7 +27,7 @@ class LayerNorm:
         self._hold(np.ones(embedding_dimension, np.float32), np.zeros(embedding_dimension, np.float32), eps)
 
     @classmethod
-    def from_weight(cls, weight: ArrayLike, bias: ArrayLike, eps: float = 1e-12) -> Self:
+    def from_weight(cls, weight: ArrayLike, bias: ArrayLike, eps: float = 1e-12) -> LayerNorm:
         """Hold existing arrays (D,), uncopied; ``ShapeError`` if their shapes differ."""
         self = cls.__new__(cls)
         self._hold(np.asarray(weight), np.asarray(bias), eps)

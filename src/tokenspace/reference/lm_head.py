@@ -12,7 +12,7 @@ Tied (Press and Wolf 2017), E is the input embedding itself, so that table has t
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class LMHead:
         hidden_scale: float | Literal["rsqrt"] = 1.0,
         logit_scale: float = 1.0,
         soft_cap: float | None = None,
-    ) -> Self:
+    ) -> LMHead:
         """A head with a (V, D) table of its own; its gradient is ``head.embedding.gradient``."""
         embedding = Embedding.from_weight(weight)
         return cls(

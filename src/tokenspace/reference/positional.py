@@ -7,7 +7,7 @@ are no part of the embedding layer.
 
 from __future__ import annotations
 
-from typing import Literal, Self, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -204,7 +204,9 @@ class LearnedPositionalEmbedding(Embedding):
         self._set_offset(offset)
 
     @classmethod
-    def from_weight(cls, weight: ArrayLike, *, offset: int = 0, padding_id: int | None = None) -> Self:  # type: ignore[override]
+    def from_weight(  # type: ignore[override]
+        cls, weight: ArrayLike, *, offset: int = 0, padding_id: int | None = None
+    ) -> LearnedPositionalEmbedding:
         """Hold an existing (rows, D) table, uncopied."""
         self = cls.__new__(cls)
         self._hold(weight, padding_id=padding_id)

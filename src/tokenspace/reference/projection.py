@@ -8,8 +8,6 @@ D is the table's width, H the transformer's.
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from tokenspace.errors import ShapeError, TokenspaceError
@@ -31,7 +29,7 @@ class Projection:
         self._hold(weight, np.zeros(output_width, np.float32) if bias else None)
 
     @classmethod
-    def from_weight(cls, weight: ArrayLike, bias: ArrayLike | None = None) -> Self:
+    def from_weight(cls, weight: ArrayLike, bias: ArrayLike | None = None) -> Projection:
         """Hold existing arrays, uncopied; ``ShapeError`` if they don't fit each other."""
         self = cls.__new__(cls)
         self._hold(checked_table(weight), None if bias is None else np.asarray(bias))

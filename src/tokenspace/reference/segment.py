@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from tokenspace.initializers import normal
@@ -34,7 +32,7 @@ batch 0, position 0 (valid: 0 to 2). Check how they are made.
         self.id_name = f"{name} id"
 
     @classmethod
-    def from_weight(cls, weight: ArrayLike, *, name: str = "segment") -> Self:  # type: ignore[override]
+    def from_weight(cls, weight: ArrayLike, *, name: str = "segment") -> SegmentEmbedding:  # type: ignore[override]
         """Hold an existing (rows, D) table, uncopied."""
         self = cls.__new__(cls)
         self._hold(weight)

@@ -11,7 +11,7 @@ averaged) over the N pairs: a pair then moves its rows by the same amount in any
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class SkipGram:
         self._hold(center, np.zeros_like(center))
 
     @classmethod
-    def from_weights(cls, center: ArrayLike, context: ArrayLike) -> Self:
+    def from_weights(cls, center: ArrayLike, context: ArrayLike) -> SkipGram:
         """Hold two existing (V, D) tables, uncopied; ``ShapeError`` if their shapes differ."""
         self = cls.__new__(cls)
         self._hold(checked_table(center), checked_table(context))
