@@ -139,7 +139,9 @@ class LMHead:
         d_scores = d_logits * self.logit_scale
         flat = d_scores.reshape(-1, d_scores.shape[-1])
         self._add_bias_gradient(flat.sum(axis=0))
-        self.embedding.add_gradient(self.hidden_scale * flat.T @ self._hidden.reshape(len(flat), -1))
+        self.embedding.add_gradient(
+            self.hidden_scale * flat.T @ self._hidden.reshape(-1, self.weight.shape[1])
+        )
         return self.hidden_scale * d_scores @ widened(self.weight)
 
     def loss(

@@ -94,9 +94,9 @@ class SkipGram:
         sign = np.ones(words.shape[1], v.dtype)
         sign[1:] = -1.0
         scores = sign * np.einsum("nd,nkd->nk", v, u)
-        loss = np.sum(np.logaddexp(0.0, -scores), dtype=np.float64)  # -log σ(s)
+        loss = np.sum(_softplus(-scores), dtype=np.float64)  # -log σ(s)
 
-        d_scores = -sign * np.exp(-np.logaddexp(0.0, scores))  # d(-log σ(s))/ds = -σ(-s)
+        d_scores = -sign * np.exp(-_softplus(scores))  # d(-log σ(s))/ds = -σ(-s)
         d_center, d_context = np.zeros_like(widened(self.center)), np.zeros_like(widened(self.context))
         np.add.at(d_center, centers, np.einsum("nk,nkd->nd", d_scores, u))
         np.add.at(d_context, words, d_scores[..., np.newaxis] * v[:, np.newaxis])
@@ -110,3 +110,8 @@ class SkipGram:
                 f"pairs are two lists of ids of one length; found shapes {centers.shape} and {contexts.shape}"
             )
         return centers.astype(np.intp), contexts.astype(np.intp)
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    """log(1 + exp(x)) = -log σ(-x), without an exponential that overflows."""
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
