@@ -1,0 +1,71 @@
+"""Each named operation against NumPy."""
+
+import numba
+import numpy as np
+import pytest
+
+from tokenspace.kernels.vector import aligned_zeros, fma, load, padded_width, prefetch, splat, store, total
+
+
+@numba.njit
+def copy(source, row, column, target):
+    prefetch(source, row, column)
+    store(target, 1, 16, load(source, row, column))
+
+
+@numba.njit
+def fill(target, number):
+    store(target, 0, 0, splat(number))
+
+
+@numba.njit
+def multiply_add(x, y, z, target):
+    store(target, 0, 0, fma(load(x, 0, 0), load(y, 0, 0), load(z, 0, 0)))
+
+
+@numba.njit
+def add_lanes(x):
+    return total(load(x, 0, 0))
+
+
+def test_load_and_store_move_sixteen_numbers(rng):
+    source, target = rng.random((3, 48), np.float32), np.zeros((2, 32), np.float32)
+    copy(source, 2, 32, target)
+    expected = np.zeros((2, 32), np.float32)
+    expected[1, 16:] = source[2, 32:]
+    np.testing.assert_array_equal(target, expected)
+
+
+def test_splat_fills_every_lane():
+    target = np.zeros((1, 32), np.float32)
+    fill(target, np.float32(0.1))
+    np.testing.assert_array_equal(target[0], [np.float32(0.1)] * 16 + [0.0] * 16)
+
+
+def test_fma_rounds_once():
+    x = np.full((1, 16), 1 + 2**-12, np.float32)
+    z = np.full((1, 16), -(1 + 2**-11), np.float32)
+    target = np.zeros((1, 16), np.float32)
+    multiply_add(x, x, z, target)
+    np.testing.assert_array_equal(target, np.float32(2**-24))  # a product rounded first would give 0
+
+
+def test_total_adds_halves(rng):
+    x = (rng.random((1, 16)) * 10.0 ** rng.integers(-6, 6, 16)).astype(np.float32)
+    lanes = x[0]
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    assert add_lanes(x) == lanes[0]
+
+
+@pytest.mark.parametrize(("rows", "width"), [(0, 16), (1, 16), (5, 112)])
+def test_aligned_zeros_are_zeros_on_a_cache_line(rows, width):
+    matrix = aligned_zeros(rows, width)
+    assert matrix.shape == (rows, width)
+    assert matrix.flags.c_contiguous
+    assert not matrix.any()
+    assert matrix.ctypes.data % 64 == 0 or not rows
+
+
+def test_padded_width_is_the_next_multiple_of_sixteen():
+    assert [padded_width(width) for width in (1, 16, 17, 300)] == [16, 16, 32, 304]

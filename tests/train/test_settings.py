@@ -1,0 +1,35 @@
+"""What training refuses to be told, in one clear line each."""
+
+import numpy as np
+import pytest
+
+from tokenspace.errors import ShapeError
+from tokenspace.train.settings import default_epochs, default_min_count, real, whole
+
+
+@pytest.mark.parametrize("value", [0, -1, 513, 2.0, True, None, "5", float("nan")], ids=repr)
+def test_a_whole_number_must_be_one_and_in_range(value):
+    with pytest.raises(ShapeError, match="window must be a whole number from 1 to 512, found "):
+        whole("window", value)
+
+
+def test_any_integer_type_is_taken():
+    assert whole("dim", np.uint8(7)) == 7
+    assert whole("seed", 0) == 0
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf"), None, "a"], ids=repr)
+def test_a_real_number_must_be_one_and_in_range(value):
+    with pytest.raises(ShapeError, match="sample must be a number from 0 to 1, found "):
+        real("sample", value, 0, 1)
+
+
+def test_defaults_follow_the_size_of_the_corpus():
+    assert [default_min_count(10**power) for power in (0, 4, 5, 6, 7, 8, 12)] == [1, 1, 2, 3, 4, 5, 5]
+    assert [default_epochs(tokens) for tokens in (1, 400_000, 400_001, 2_000_000, 10**9)] == [
+        50,
+        50,
+        50,
+        10,
+        5,
+    ]
