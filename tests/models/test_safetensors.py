@@ -72,6 +72,7 @@ def test_empty_and_scalar_tensors(tmp_path, shape):
     file = open_file(tmp_path / "x.safetensors")
     assert file.read("x").shape == shape
     assert not file.read("x").flags.writeable
+    assert isinstance(file.read("x"), np.memmap) == (0 not in shape)
     assert file.read("y").tolist() == [1, 1, 1]
 
 

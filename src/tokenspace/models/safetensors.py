@@ -125,7 +125,7 @@ def read(tensor: TensorInfo) -> Array:
             "which NumPy can't index; convert the file to BF16, F16 or F32 first"
         )
     dtype = DTYPES[tensor.dtype]
-    if tensor.start == tensor.end:  # an empty range can't be mapped
+    if tensor.start == tensor.end:  # NumPy before 2.2 can't map an empty range at a page's start
         empty = np.empty(tensor.shape, dtype)
         empty.flags.writeable = False
         return empty

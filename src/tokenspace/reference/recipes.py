@@ -31,8 +31,8 @@ def from_checkpoint(checkpoint: Checkpoint, rng: np.random.Generator | None = No
     if family is None:
         raise CheckpointError(
             f"{checkpoint.folder}: model type {checkpoint.config.get('model_type')!r} with these tensors is "
-            "not a known family, so what it adds to its rows is not known; set its table under a recipe instead: "
-            f"{', '.join(RECIPES)}"
+            "not a known family, so what it adds to its rows is not known; set its table under a recipe "
+            f"instead: {', '.join(RECIPES)}"
         )
     recipe = family.recipe
     token = Embedding.from_weight(
