@@ -33,7 +33,7 @@ class Verbs(click.Group):
         except KeyboardInterrupt:
             self._fail(ctx, "interrupted", INTERRUPTED)
         except BrokenPipeError:  # the reader has seen enough: `tokenspace neighbors king | head -1`
-            sys.stdout = None  # type: ignore[assignment]  # or Python complains when it flushes at exit
+            sys.stdout = None  # or Python complains when it flushes at exit
             ctx.exit(1)
         except MemoryError:
             self._fail(ctx, "Error: not enough memory for this; use fewer texts or a smaller table", 1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from tokenspace.cli.console import echo_json, json_option, k_option, note, number, shown, table_option, words
@@ -17,7 +19,9 @@ from tokenspace.cli.console import echo_json, json_option, k_option, note, numbe
     help="How candidates are scored.",
 )
 @json_option
-def analogy(abc: tuple[str, ...], source: str, k: int, method: str, as_json: bool) -> None:
+def analogy(
+    abc: tuple[str, ...], source: str, k: int, method: Literal["3cosadd", "3cosmul"], as_json: bool
+) -> None:
     """A is to B as C is to what? The rows nearest to B - A + C.
 
     With no words, each line of stdin holds three.

@@ -19,7 +19,9 @@ table_option = click.option(
     help="A table's file, a checkpoint's folder, or a built-in table's name.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
-k_option = click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many to show.")
+k_option = click.option(
+    "-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many to show."
+)
 
 
 def echo_json(value: Any) -> None:

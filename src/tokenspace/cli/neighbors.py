@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from tokenspace.cli.console import echo_json, json_option, k_option, note, number, shown, table_option, texts
@@ -18,11 +20,18 @@ from tokenspace.cli.console import echo_json, json_option, k_option, note, numbe
 )
 @click.option("--center", is_flag=True, help="Subtract the mean row first.")
 @json_option
-def neighbors(token: tuple[str, ...], source: str, k: int, metric: str, center: bool, as_json: bool) -> None:
+def neighbors(
+    token: tuple[str, ...],
+    source: str,
+    k: int,
+    metric: Literal["cosine", "dot", "l2"],
+    center: bool,
+    as_json: bool,
+) -> None:
     """The rows nearest to TOKEN's.
 
-    A word that the vocabulary lacks is composed: the mean of the rows of its pieces. With no TOKEN, each line of
-    stdin is one.
+    A word that the vocabulary lacks is composed: the mean of the rows of its pieces. With no TOKEN, each
+    line of stdin is one.
     """
     from tokenspace import formats, geometry
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.option("--window", default=5, show_default=True, help="Words on each side that count as context.")
 @click.option("--negative", default=5, show_default=True, help="Random words set against each context.")
 @click.option("--min-count", type=int, help="Leave out rarer words.  [default: 1 to 5, by the text's size]")
-@click.option("--sample", default=1e-3, show_default=True, help="Frequent words above this share are thinned.")
+@click.option(
+    "--sample", default=1e-3, show_default=True, help="Frequent words above this share are thinned."
+)
 @click.option("--threads", type=int, help="[default: all; with 1, a rerun gives the same bytes]")
 @click.option("--seed", default=1, show_default=True, help="For every random choice.")
 @click.option(

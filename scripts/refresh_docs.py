@@ -1,0 +1,84 @@
+"""Run every command that README and docs show, and put what it prints below it.
+
+    python scripts/refresh_docs.py          # rewrite the blocks whose output has changed
+    python scripts/refresh_docs.py --check  # exit 1 if there are any (the tests do the same)
+
+A ```console block holds commands ("$ ...") and, under each, what it prints (stdout and stderr together).
+The blocks of one file run in order, in one empty folder. "..." in the text matches anything, and a block that
+still matches is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import doctest
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COLUMNS = "100"
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n", re.MULTILINE)
+
+
+def refreshed(text: str, folder: Path) -> str:
+    """``text`` with the output of each command as it is now; the commands run in ``folder``."""
+    return _BLOCK.sub(lambda block: f"```console\n{_block(block[1], folder)}```", text)
+
+
+def _block(body: str, folder: Path) -> str:
+    parts = _COMMAND.split(body)
+    if parts[0].strip():
+        raise SystemExit(f"a console block must begin with a command ('$ ...'): {parts[0]!r}")
+    result = ""
+    for command, shown in zip(parts[1::2], parts[2::2], strict=True):
+        printed = _run(command, folder)
+        same = doctest.OutputChecker().check_output(shown.rstrip() + "\n", printed, doctest.ELLIPSIS)
+        result += f"$ {command}\n" + (shown if same else printed)
+    return result
+
+
+def _run(command: str, folder: Path) -> str:
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": COLUMNS,
+        "NO_COLOR": "1",
+    }
+    run = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return re.sub(r"[ \t]+$", "", run.stdout, flags=re.MULTILINE).rstrip("\n") + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = []
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            fresh = refreshed(text, Path(folder))
+        if fresh != text:
+            stale.append(path)
+            if not check:
+                path.write_text(fresh, encoding="utf-8")
+    for path in stale:
+        print(f"{path.relative_to(ROOT)}: {'stale' if check else 'refreshed'}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokenspace.cli.console import echo_json, json_option, note, number, shown, table_option, texts
+
+if TYPE_CHECKING:
+    from tokenspace.walk import Pipeline, Walk
+
+
+@click.command()
+@click.argument("text", nargs=-1)
+@table_option
+@click.option("--pair", metavar="TEXT_B", help="A second text: segments 0 and 1.")
+@click.option(
+    "--recipe",
+    type=click.Choice(["original", "bert", "gpt2", "llama"]),
+    help="Whose input layer.  [default: original; a checkpoint's own; bert with --pair]",
+)
+@click.option(
+    "--seed", default=0, show_default=True, help="Draws what a recipe learns and a plain table lacks."
+)
+@click.option("--predict", is_flag=True, help="Score every token: hidden @ E.T, without a body between.")
+@click.option("--gradient", is_flag=True, help="Show which rows one step of gradient descent moves.")
+@json_option
+def embed(
+    text: tuple[str, ...],
+    source: str,
+    pair: str | None,
+    recipe: str | None,
+    seed: int,
+    predict: bool,
+    gradient: bool,
+    as_json: bool,
+) -> None:
+    """Walk TEXT to the transformer's input: tokens, ids, rows, × scale, + position, + segment.
+
+    With no TEXT, each line of stdin is one; several lines make a padded batch (JSON: one line each).
+    """
+    from tokenspace.cli import walk_view
+    from tokenspace.walk import Pipeline
+
+    lines = list(texts(text, "a TEXT"))
+    if pair is not None and len(lines) != 1:
+        raise click.UsageError(f"--pair goes with one text, found {len(lines)}")
+    if pair is not None and recipe is None and not Path(source).is_dir():
+        recipe = "bert"  # the recipe with segments to show
+    pipeline = Pipeline.open(source, recipe, seed)
+    walks = pipeline.walk(lines, pair)
+    for word in dict.fromkeys(word for walk in walks for word in walk.unknown):
+        note(f"{shown(word)} is not in the vocabulary: its row is the unknown token's")
+    if not as_json:
+        walk_view.show(pipeline, walks, predict, gradient)
+        return
+    for walk in walks:
+        echo_json(_described(pipeline, walk, len(walks) > 1, predict, gradient))
+
+
+def _described(
+    pipeline: Pipeline, walk: Walk, in_batch: bool, predict: bool, gradient: bool
+) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "text": walk.text,
+        "recipe": pipeline.recipe,
+        "d_model": walk.output.shape[1],
+        "scale": pipeline.layer.token.scale,
+        "tokens": [token._asdict() for token in walk.tokens],
+        "steps": {name: [[number(x) for x in row] for row in step] for name, step in walk.steps.items()},
+    }
+    if in_batch:
+        described["attention_mask"] = walk.mask
+    if predict:
+        described["predictions"] = [
+            [candidate._asdict() for candidate in row] for row in pipeline.predict(walk)
+        ]
+    if gradient:
+        moved = pipeline.gradient(walk)
+        described["gradient"] = {**asdict(moved), "rows": [row._asdict() for row in moved.rows]}
+    return described

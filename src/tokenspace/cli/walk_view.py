@@ -1,0 +1,180 @@
+"""The walk as a terminal shows it: each step named, its shape, a few numbers of each row, as wide as fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from tokenspace.cli.console import shown
+from tokenspace.reference import SinusoidalPositionalEncoding
+from tokenspace.shapes import Array, Float
+from tokenspace.walk import Candidate, Gradient, Pipeline, Walk
+
+TOKEN_WIDTH = 14  # columns; a longer token is cut
+NUMBER_WIDTH = 8
+ALL_ROWS = 40  # of a longer text the first and last rows are shown
+
+
+def show(pipeline: Pipeline, walks: Sequence[Walk], predict: bool, gradient: bool) -> None:
+    """Print the walk of one text, or of a padded batch, on stdout."""
+    console = Console(highlight=False)
+    view = _View(pipeline, console)
+    if len(walks) == 1:
+        view.one(walks[0])
+    else:
+        view.batch(walks)
+    for walk in walks:
+        if predict:
+            view.predictions(walk, pipeline.predict(walk))
+        if gradient:
+            view.gradient(walk, pipeline.gradient(walk))
+
+
+class _View:
+    def __init__(self, pipeline: Pipeline, console: Console):
+        self._pipeline = pipeline
+        self._console = console
+
+    def one(self, walk: Walk) -> None:
+        self._tokens(walk)
+        above = ""
+        for name, rows in walk.steps.items():
+            if name == "dropout":
+                self._heading(name, "off: it drops numbers only in training")
+            elif name == "output" and above in ("normalized", "projected"):
+                self._heading(name, "the transformer's input: the vectors above", rows.shape)
+            else:
+                self._heading(name, self._meaning(name), rows.shape)
+                self._rows(walk, rows, mark_repeats=name == "lookup")
+                above = name
+        if self._pipeline.untrained:
+            drawn = " and ".join(self._pipeline.untrained)
+            self._line(
+                f"The table has no {drawn} rows of its own: these were drawn at random, untrained.", "dim"
+            )
+
+    def batch(self, walks: Sequence[Walk]) -> None:
+        length, width = walks[0].output.shape
+        self._heading("ids", "one text a line, padded to the longest", (len(walks), length))
+        for walk in walks:
+            line = Text("  ")
+            for token, real in zip(walk.tokens, walk.mask, strict=True):
+                line.append(f"{token.id:>7}", "" if real else "dim")
+            line.append(f"   {shown(walk.text)}", "dim")
+            self._console.print(line, overflow="ellipsis", no_wrap=True)
+        steps = " → ".join(name for name in walks[0].steps if name != "dropout")
+        self._heading("output", f"{steps}", (len(walks), length, width))
+        for walk in walks:
+            self._line(f"  {shown(walk.text)}", "dim")
+            self._rows(walk, walk.output)
+
+    def predictions(self, walk: Walk, predicted: list[list[Candidate]]) -> None:
+        tied = self._pipeline.table.output is None
+        matrix = "E.T, the same table" if tied else "the table's own output rows"
+        self._heading("predict", f"hidden @ {matrix} (no body between: the input itself is the hidden state)")
+        for token, real, row in zip(walk.tokens, walk.mask, predicted, strict=True):
+            if not real:
+                continue
+            line = self._label(token.token)
+            for candidate in row:
+                line.append(f"  {shown(candidate.token)}")
+                line.append(f" {candidate.probability:.1%}", "dim")
+            self._console.print(line, overflow="ellipsis", no_wrap=True)
+
+    def gradient(self, walk: Walk, gradient: Gradient) -> None:
+        self._heading(
+            "gradient",
+            f"one step of descent at rate {gradient.learning_rate:g}; loss {gradient.loss:.4f} nats a token",
+        )
+        for row in gradient.rows:
+            line = self._label(row.token)
+            places = ", ".join(map(str, row.positions))
+            where = f"at position {places}" if len(row.positions) == 1 else f"summed over positions {places}"
+            line.append(f"  gradient {row.gradient:<7.3g} {where}")
+            line.append(f"   cosine before and after {row.cosine:.4f}", "dim")
+            self._console.print(line, soft_wrap=True)
+        self._line(
+            f"  rows moved through the lookup: {gradient.rows_moved:,} of {gradient.rows_in_table:,}; "
+            + (
+                f"through the tied head: {gradient.rows_moved_by_head:,}"
+                if gradient.rows_moved_by_head
+                else "the head has rows of its own"
+            )
+        )
+
+    def _tokens(self, walk: Walk) -> None:
+        self._line(f"text       {shown(walk.text)}")
+        self._line(f"recipe     {self._pipeline.recipe}")
+        self._heading("tokens", "what the tokenizer makes of it, and each token's id", (len(walk.tokens),))
+        segmented = any(token.segment for token in walk.tokens)
+        for token in walk.tokens:
+            line = self._label(token.token)
+            line.append(f"  id {token.id:<7}", "cyan")
+            line.append(f" position {token.position}", "dim")
+            if segmented:
+                line.append(f"  segment {token.segment}", "dim")
+            self._console.print(line)
+
+    def _meaning(self, name: str) -> str:
+        layer, table = self._pipeline.layer, self._pipeline.table
+        if name == "lookup":
+            return f"E[id]: one row of the table ({len(table):,} × {table.dim:,}) for each token"
+        if name == "scaled":
+            root = np.isclose(layer.token.scale or 0, table.dim**0.5)
+            return f"× √{table.dim} = {layer.token.scale:.4g}" if root else f"× {layer.token.scale:.6g}"
+        if name == "position":
+            kind = "sinusoidal" if isinstance(layer.position, SinusoidalPositionalEncoding) else "learned"
+            return f"+ a row for each position ({kind})"
+        if name == "output":
+            return "the transformer's input"
+        known = {"segment": "+ a row for each segment", "normalized": "LayerNorm of the sum"}
+        return known.get(
+            name, "× the projection matrix" if name == "projected" else f"+ a row for each {name}"
+        )
+
+    def _heading(self, name: str, meaning: str, shape: tuple[int, ...] | None = None) -> None:
+        line = Text("\n")
+        line.append(f"{name:<11}", "bold")
+        line.append(meaning)
+        if shape is not None:
+            line.append(f"   {shape}", "cyan")
+        self._console.print(line, soft_wrap=True)
+
+    def _rows(self, walk: Walk, rows: Float[Array, "T D"], mark_repeats: bool = False) -> None:
+        first_at: dict[int, int] = {}
+        repeats = mark_repeats and len({token.id for token in walk.tokens}) < len(walk.tokens)
+        for t, (token, row) in enumerate(zip(walk.tokens, rows, strict=True)):
+            if len(rows) > ALL_ROWS and t == ALL_ROWS // 2:
+                self._line(f"  … {len(rows) - ALL_ROWS:,} more rows …", "dim")
+            if len(rows) > ALL_ROWS and ALL_ROWS // 2 <= t < len(rows) - ALL_ROWS // 2:
+                continue
+            line = self._label(token.token, "" if walk.mask[t] else "dim")
+            self._numbers(line, row, reserve=30 if repeats else 0)
+            seen = first_at.setdefault(token.id, t)
+            if mark_repeats and seen != t:
+                line.append(f"  the row of position {seen} again", "dim")
+            self._console.print(line)
+
+    def _numbers(self, line: Text, row: Float[Array, " D"], reserve: int) -> None:
+        """As many numbers as the line holds: the first ones, and the last behind an ellipsis."""
+        style = "{:8.3f}" if np.abs(row).max(initial=0) < 1000 else "{:8.1e}"
+        room = max(2, (self._console.width - TOKEN_WIDTH - 6 - reserve) // NUMBER_WIDTH)
+        cut = row if len(row) <= room else row[: room - 1]
+        for x in cut:
+            line.append(style.format(x), "yellow" if x >= 0 else "bright_blue")
+        if len(row) > room:
+            line.append(" …", "dim")
+            line.append(style.format(row[-1]), "yellow" if row[-1] >= 0 else "bright_blue")
+
+    def _label(self, token: str, style: str = "") -> Text:
+        token = shown(token)
+        if cell_len(token) > TOKEN_WIDTH:
+            token = set_cell_size(token, TOKEN_WIDTH - 1) + "…"
+        return Text("  " + set_cell_size(token, TOKEN_WIDTH), style)
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style), soft_wrap=True)

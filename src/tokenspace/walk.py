@@ -1,0 +1,241 @@
+"""The walk: text to token ids to vectors to the transformer's input, with every step kept to be looked at.
+
+The numbers are ``reference``'s. A table stands under a recipe (a plain table under the original transformer's
+unless another is named; a checkpoint under its own, with its own positions and segments), and a text goes
+through. Two more steps show what a table is for and how it learns: ``predict`` scores tokens with a head,
+and ``gradient`` takes one step of descent. There is no transformer's body here: the input itself stands in for
+the hidden state, which is said wherever it matters.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tokenspace import formats
+from tokenspace.errors import CorpusError, VocabError
+from tokenspace.geometry import cosine
+from tokenspace.models.open import load_table, open_checkpoint
+from tokenspace.reference import Embedding, LMHead, TransformerInput
+from tokenspace.reference import recipes as layers
+from tokenspace.shapes import Array, Float
+from tokenspace.table import Table
+from tokenspace.tokenizer import Encoded, Tokenizer
+
+
+class Token(NamedTuple):
+    """A token at its place: ``position`` as the position table counts, ``segment`` 0 for the first text."""
+
+    token: str
+    id: int
+    position: int
+    segment: int
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One text's way through the layer: each of ``steps`` is (T, D), in order, "output" last.
+
+    ``mask`` is 0 where a position is padding. ``unknown`` are the words that the vocabulary lacks, whose ids
+    are the unknown token's.
+    """
+
+    text: str
+    tokens: list[Token]
+    steps: dict[str, Float[Array, "T D"]]
+    mask: list[int]
+    unknown: list[str]
+
+    @property
+    def output(self) -> Float[Array, "T D"]:
+        """The transformer's input."""
+        return self.steps["output"]
+
+
+class Candidate(NamedTuple):
+    """A token that a head proposes, with its logit and its share of the softmax."""
+
+    token: str
+    id: int
+    logit: float
+    probability: float
+
+
+class MovedRow(NamedTuple):
+    """What one step of descent does to a row that the text used, through the lookup.
+
+    ``gradient`` is the Euclidean length of the row's gradient, summed over ``positions``; ``cosine`` compares
+    the row before and after the step.
+    """
+
+    token: str
+    id: int
+    positions: list[int]
+    gradient: float
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """One step of descent on the mean cross entropy (nats) of each next token.
+
+    ``rows_moved`` of ``rows_in_table`` moved through the lookup: the tokens used. ``rows_moved_by_head`` is
+    how many the same step moves through a tied head, where every token is scored.
+    """
+
+    loss: float
+    learning_rate: float
+    rows: list[MovedRow]
+    rows_moved: int
+    rows_moved_by_head: int
+    rows_in_table: int
+
+
+class Pipeline:
+    """A table, its tokenizer, and the layer that the table stands in.
+
+    ``recipe`` names the layer; ``untrained`` lists its parts that were drawn at random because a plain table
+    has none of its own.
+    """
+
+    def __init__(self, table: Table, layer: TransformerInput, recipe: str, untrained: Sequence[str] = ()):
+        if table.tokenizer is None:
+            raise VocabError("this table has no tokenizer, so text can't become ids; look up ids instead")
+        self.table = table
+        self.tokenizer: Tokenizer = table.tokenizer
+        self.layer = layer
+        self.recipe = recipe
+        self.untrained = tuple(untrained)
+
+    @classmethod
+    def open(
+        cls, source: str | os.PathLike[str] = "wordnet", recipe: str | None = None, seed: int = 0
+    ) -> Pipeline:
+        """Open a table (see ``formats.load``) and set it under ``recipe``.
+
+        With no recipe, a checkpoint's folder keeps its own layer and a plain table gets "original". ``seed``
+        draws the position and segment tables that a recipe learns and a plain table lacks.
+
+        >>> pipeline = Pipeline.open("wordnet")
+        >>> walk, = pipeline.walk(["The cat sat"])
+        >>> [token.token for token in walk.tokens], list(walk.steps), walk.output.shape
+        (['the', 'cat', 'sat'], ['lookup', 'scaled', 'position', 'dropout', 'output'], (3, 100))
+        """
+        if recipe is None and source not in formats.BUILT_IN and Path(source).is_dir():
+            checkpoint = open_checkpoint(source)
+            name = checkpoint.family.name if checkpoint.family else "lookup"
+            return cls(load_table(source), layers.from_checkpoint(checkpoint), name)
+        table = formats.load(source)
+        layer = layers.from_table(table, recipe or "original", np.random.default_rng(seed))
+        parts = {"position": layer.position, "segment": layer.segment}
+        drawn = [name for name, part in parts.items() if isinstance(part, Embedding)]
+        return cls(table, layer, recipe or "original", drawn)
+
+    def walk(self, texts: Sequence[str], pair: str | None = None) -> list[Walk]:
+        """Take ``texts`` through the layer as one batch, padded to its longest; or one text and its ``pair``.
+
+        ``CorpusError`` if a text holds no token.
+        """
+        for text in [*texts, *([] if pair is None else [pair])]:
+            if not text.strip():
+                raise CorpusError("a text is empty, so it has no tokens; give at least one word")
+        if pair is None:
+            encoded = self.tokenizer.encode_batch(texts)
+        else:
+            encoded = [self.tokenizer.encode(text, pair) for text in texts]
+        if not encoded or not encoded[0].ids.size:
+            raise CorpusError("the text has no tokens; give at least one word")
+        ids = np.stack([one.ids for one in encoded])
+        mask = np.stack([one.mask for one in encoded])
+        segments = np.stack([one.segments for one in encoded])
+        if self.layer.position is None:
+            positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        else:
+            positions = self.layer.position_ids(ids, attention_mask=mask)
+        segment_ids = None if self.layer.segment is None else segments
+        steps = self.layer.steps(ids, segment_ids=segment_ids, position_ids=positions, attention_mask=mask)
+        return [
+            Walk(
+                text,
+                [
+                    Token(*row)
+                    for row in zip(
+                        one.tokens, ids[b].tolist(), positions[b].tolist(), segments[b].tolist(), strict=True
+                    )
+                ],
+                {name: values[b] for name, values in steps.items()},
+                mask[b].tolist(),
+                self._unknown(text, pair, one),
+            )
+            for b, (text, one) in enumerate(zip(texts, encoded, strict=True))
+        ]
+
+    def _unknown(self, text: str, pair: str | None, one: Encoded) -> list[str]:
+        words = []
+        for i, segment, (start, end) in zip(one.ids, one.segments, one.spans, strict=True):
+            if i == self.tokenizer.unk_id and end > start:
+                words.append((pair if pair is not None and segment else text)[start:end])
+        return words
+
+    def head(self) -> LMHead:
+        """Over the table's own output rows if it has them (an untied head, skip-gram's contexts), else tied."""
+        return LMHead(self.layer.token) if self.table.output is None else LMHead.untied(self.table.output)
+
+    def predict(self, walk: Walk, k: int = 5) -> list[list[Candidate]]:
+        """For each position, the ``k`` tokens that the head scores highest: hidden @ E.T, then softmax."""
+        logits = self.head().forward(walk.output)
+        shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        shares = shifted / shifted.sum(axis=-1, keepdims=True)
+        best = np.argsort(-logits, axis=-1, kind="stable")[:, :k]
+        return [
+            [Candidate(self.table.vocab[i], i, float(logits[t, i]), float(shares[t, i])) for i in row]
+            for t, row in enumerate(best.tolist())
+        ]
+
+    def gradient(self, walk: Walk, learning_rate: float = 0.1) -> Gradient:
+        """One step of plain gradient descent on the table, so that each token better predicts the next.
+
+        ``CorpusError`` for a text of one token, which has no next one.
+        """
+        if len(walk.tokens) < 2:
+            raise CorpusError("a gradient needs a next token to predict; give a text of at least two tokens")
+        ids = np.array([[token.id for token in walk.tokens]])
+        positions = np.array([[token.position for token in walk.tokens]])
+        segments = (
+            None if self.layer.segment is None else np.array([[token.segment for token in walk.tokens]])
+        )
+        output = self.layer.forward(ids, segment_ids=segments, position_ids=positions)
+        labels = np.append(ids[:, 1:], [[-100]], axis=1)  # the last token has no next one: ignored
+
+        head = self.head()
+        self.layer.zero_gradient()
+        loss = head.loss(output, labels)
+        d_output = head.backward()
+        scored = _rows_moved(self.layer.gradients().get("token.weight"))  # tied: the head's part
+        self.layer.zero_gradient()
+        self.layer.backward(d_output)
+        d_weight = self.layer.gradients()["token.weight"]
+        used = list(dict.fromkeys(ids[0].tolist()))
+        before = self.table.lookup(used)
+        after = before - learning_rate * d_weight[used]
+        rows = [
+            MovedRow(
+                self.table.vocab[i],
+                i,
+                np.flatnonzero(ids[0] == i).tolist(),
+                float(np.linalg.norm(d_weight[i])),
+                float(cosine(before[n], after[n])),
+            )
+            for n, i in enumerate(used)
+        ]
+        self.layer.zero_gradient()
+        return Gradient(float(loss), learning_rate, rows, _rows_moved(d_weight), scored, len(self.table))
+
+
+def _rows_moved(gradient: Float[Array, "V D"] | None) -> int:
+    return 0 if gradient is None else int((gradient != 0).any(axis=1).sum())
