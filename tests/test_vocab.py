@@ -122,3 +122,9 @@ def test_equality_looks_at_tokens_and_special_ids():
     assert Vocab(["a", "bc"]) == Vocab(["a", "bc"])
     assert Vocab(["a", "bc"]) != Vocab(["ab", "c"])
     assert Vocab(["a"], special=[0]) != Vocab(["a"])
+
+
+def test_placeholders_are_rows_named_after_their_own_id():
+    vocab = Vocab(["[unused-row-1]", placeholder(1), "cat", placeholder(3), "[unused-row-x]", ""])
+    assert vocab.placeholders().tolist() == [1, 3]
+    assert Vocab([]).placeholders().tolist() == []

@@ -22,7 +22,7 @@ class ShapeError(TokenspaceError, ValueError):
 
 
 class TableFormatError(TokenspaceError, ValueError):
-    """A file is not the table it should be; the message names the file and, where known, row and byte offset."""
+    """A file is not the table it should be; the message names the file and, if known, row and byte offset."""
 
 
 class OutputError(TokenspaceError, OSError):
@@ -45,5 +45,7 @@ class MissingExtra(TokenspaceError, ImportError):
     """A part of tokenspace needs packages that are not installed; the message names the pip command."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs packages that are not installed; run: pip install 'tokenspace[{extra}]'")
+        super().__init__(
+            f"{what} needs packages that are not installed; run: pip install 'tokenspace[{extra}]'"
+        )
         self.extra = extra

@@ -75,7 +75,7 @@ class Table:
 
 
 def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0) -> None:
-    """``TableFormatError`` if ``rows``, which start at row ``first_id`` of ``table``, hold NaN or infinity."""
+    """``TableFormatError`` if ``rows``, the table's from row ``first_id`` on, hold NaN or infinity."""
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         bad = first_id + int(np.argmin(finite))

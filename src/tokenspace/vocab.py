@@ -198,6 +198,12 @@ class Vocab:
             return "word-initial" if token.startswith(WORD_START[self.encoding]) else "continuation"
         return "word-initial"
 
+    def placeholders(self) -> Int[Array, " rows"]:
+        """The ids of the rows that no token names: those called ``[unused-row-N]`` at their own N."""
+        long_enough = np.flatnonzero(np.diff(self.offsets) >= len(placeholder(0)))
+        candidates = long_enough[self.data[self.offsets[long_enough]] == ord("[")]
+        return np.array([i for i in candidates.tolist() if self[i] == placeholder(i)], np.int64)
+
     def close(self, word: str, n: int = 3) -> list[str]:
         """Up to ``n`` tokens spelled like ``word``, nearest first, as a person would type them."""
         mark = WORD_START.get(self.encoding, "\0")

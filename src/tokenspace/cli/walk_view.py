@@ -95,7 +95,10 @@ class _View:
             places = ", ".join(map(str, row.positions))
             where = f"at position {places}" if len(row.positions) == 1 else f"summed over positions {places}"
             line.append(f"  gradient {row.gradient:<7.3g} {where}")
-            line.append(f"   cosine before and after {row.cosine:.4f}", "dim")
+            if row.gradient == 0 and row.positions == [len(walk.tokens) - 1]:
+                line.append(": the last token predicts nothing", "dim")
+            else:
+                line.append(f"   cosine before and after {row.cosine:.4f}", "dim")
             self._console.print(line, soft_wrap=True)
         self._line(
             f"  rows moved through the lookup: {gradient.rows_moved:,} of {gradient.rows_in_table:,}; "

@@ -5,14 +5,14 @@ tensor              dtype, shape                meaning
 ==================  ==========================  ===========================================================
 ``weight``          F32, F16 or BF16, (V, D)    the table
 ``output``          as ``weight``, optional     skip-gram's context matrix, or an untied head
-``tokens.bytes``    U8, (bytes)                 the tokens end to end, UTF-8 (or the raw bytes that are none)
+``tokens.bytes``    U8, (bytes)                 the tokens end to end, UTF-8 or raw bytes
 ``tokens.offsets``  I64, (V + 1)                token i is ``bytes[offsets[i] : offsets[i + 1]]``
 ``tokenizer``       U8, (bytes), optional       the text of a ``tokenizer.json``
 ==================  ==========================  ===========================================================
 
 The metadata holds one key, ``tokenspace``: JSON with ``format`` (1), ``special`` (ids), ``encoding`` and
-``provenance``. Equal tables are equal bytes. Opening reads the header and maps the rest: neither rows nor tokens
-are parsed.
+``provenance``. Equal tables are equal bytes. Opening reads the header and maps the rest: neither rows nor
+tokens are parsed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def save(table: Table, path: str | os.PathLike[str]) -> None:
         "encoding": table.vocab.encoding,
         "provenance": table.provenance,
     }
-    metadata = {KEY: json.dumps(about, ensure_ascii=False, allow_nan=False)}  # one key: their order is not kept
+    metadata = {
+        KEY: json.dumps(about, ensure_ascii=False, allow_nan=False)
+    }  # one key: their order is not kept
     with replacing(path) as fresh:
         save_file(tensors, str(fresh), metadata)
 
@@ -71,7 +73,7 @@ def is_native(file: SafetensorsFile) -> bool:
 
 
 def load(path: str | os.PathLike[str]) -> Table:
-    """Open a native file; rows and tokens stay on disk until they are used. ``TableFormatError`` if it is none."""
+    """Open a native file; rows and tokens stay on disk until used. ``TableFormatError`` if it is none."""
     return from_file(open_file(path))
 
 
@@ -118,7 +120,9 @@ def _about(file: SafetensorsFile) -> dict[str, Any]:
         )
     special, encoding = about.get("special"), about.get("encoding")
     if not isinstance(special, list) or not all(type(i) is int for i in special):
-        raise TableFormatError(f"{file.path}: 'special' in its metadata must be a list of ids, found {special!r}")
+        raise TableFormatError(
+            f"{file.path}: 'special' in its metadata must be a list of ids, found {special!r}"
+        )
     if encoding not in ("word", "wordpiece", "byte-level", "sentencepiece"):
         raise TableFormatError(f"{file.path}: unknown token encoding {encoding!r} in its metadata")
     if not isinstance(about.get("provenance"), dict):

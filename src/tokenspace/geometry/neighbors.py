@@ -10,9 +10,8 @@ import numpy as np
 from tokenspace.errors import ShapeError
 from tokenspace.geometry.compose import resolve
 from tokenspace.geometry.cosine import unit_rows
-from tokenspace.shapes import Array, ArrayLike, Float, Int
+from tokenspace.shapes import Array, ArrayLike, Float
 from tokenspace.table import Table, check_finite
-from tokenspace.vocab import Vocab, placeholder
 
 BLOCK = 2**22  # numbers held as float32 at a time: 16 MB
 
@@ -99,20 +98,13 @@ def best(table: Table, scores: Float[Array, " V"], k: int, excluded: Iterable[in
         raise ShapeError(f"k must be at least 1, found {k}")
     competes = np.ones(len(scores), bool)
     competes[list(excluded)] = False
-    competes[placeholders(table.vocab)] = False
+    competes[table.vocab.placeholders()] = False
     ids = np.flatnonzero(competes)
     if k < ids.size:
         kth = np.partition(scores[ids], ids.size - k)[ids.size - k]
         ids = ids[scores[ids] >= kth]  # all that tie for the last place, so that the id decides
     order = np.lexsort((ids, -scores[ids]))[:k]
     return [Hit(table.vocab[i], i, float(scores[i])) for i in ids[order].tolist()]
-
-
-def placeholders(vocab: Vocab) -> Int[Array, " rows"]:
-    """The ids of the rows that no token of the tokenizer names."""
-    long_enough = np.flatnonzero(np.diff(vocab.offsets) >= len(placeholder(0)))
-    bracketed = long_enough[vocab.data[vocab.offsets[long_enough]] == ord("[")]
-    return np.array([i for i in bracketed.tolist() if vocab[i] == placeholder(i)], np.int64)
 
 
 def _mean_row(table: Table) -> Float[Array, " D"]:

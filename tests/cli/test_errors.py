@@ -1,0 +1,139 @@
+"""Bad input: one line on stderr, status 1 (usage mistakes: 2), nothing on stdout, nothing half-written."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import tokenspace as ts
+
+
+def run(*arguments: str, stdin: str | bytes | None = None, cwd=None) -> subprocess.CompletedProcess:
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    command = [sys.executable, "-m", "tokenspace", *arguments]
+    run = subprocess.run(command, input=data, capture_output=True, cwd=cwd, check=False)
+    run.out, run.err = run.stdout.decode(), run.stderr.decode()
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A place with one of each thing that is not what it should be."""
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "blank.txt").write_text("\n \n\n")
+    (tmp_path / "rare.txt").write_text("every word here is different\n")
+    (tmp_path / "junk.bin").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "good.txt").write_text("the cat sat on the mat\n" * 50)
+    (tmp_path / "directory").mkdir()
+    wrong = {
+        "weight": np.ones((3, 2), np.float32),
+        "tokens.bytes": np.frombuffer(b"ab", np.uint8),
+        "tokens.offsets": np.array([0, 1, 2], np.int64),
+    }
+    about = {"tokenspace": '{"format": 1, "special": [], "encoding": "word", "provenance": {}}'}
+    save_file(wrong, tmp_path / "rows.safetensors", about)
+    right = wrong | {"weight": np.array([[1, np.nan], [1, 2]], np.float32)}
+    save_file(right, tmp_path / "nan.safetensors", about)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["neighbors", "kingg"], "'kingg' is not one of the"),
+        (["neighbors", "kingg"], "close spellings: 'king'"),
+        (["similarity", "cat", "blorfle"], "'blorfle' is not one of the"),
+        (["analogy", "man", "king", "womann"], "'womann' is not one of the"),
+        (["neighbors", "king", "-t", "nothing-there"], "there is no table 'nothing-there'"),
+        (["neighbors", "king", "-t", "junk.bin"], "junk.bin"),
+        (["neighbors", "king", "-t", "directory"], "config.json"),
+        (["neighbors", "a", "-t", "nan.safetensors"], "row 0 of the table, token 'a', holds NaN"),
+        (["neighbors", "a", "-t", "rows.safetensors"], "weight has 3 rows for a vocabulary of 2 tokens"),
+        (["embed", ""], "a text is empty"),
+        (["embed", "  \t "], "a text is empty"),
+        (["embed", "the", "--pair", ""], "a text is empty"),
+        (["embed", "the cat", "-t", "rows.safetensors"], "weight has 3 rows"),
+        (["embed", "a b", "-t", "nan.safetensors"], "has no tokenizer"),
+        (["embed", "cat", "--gradient"], "at least two tokens"),
+        (["embed", "the " * 600, "--recipe", "bert"], "600 positions are needed"),
+        (["train", "missing.txt", "-o", "out"], "missing.txt"),
+        (["train", "empty.txt", "-o", "out"], "empty"),
+        (["train", "blank.txt", "-o", "out"], "blank.txt"),
+        (["train", "rare.txt", "-o", "out", "--min-count", "5"], "minimum count"),
+        (["train", "junk.bin", "-o", "out"], "junk.bin"),
+        (["train", "directory", "-o", "out"], "directory"),
+        (["train", "good.txt", "-o", "directory"], "it is a directory"),
+        (["train", "good.txt", "-o", "no/such/place"], "there is no directory"),
+        (["train", "good.txt", "-o", "out", "--dim", "0"], "dim"),
+        (["train", "good.txt", "-o", "out", "--epochs", "-1"], "epochs"),
+        (["train", "good.txt", "-o", "out", "--sample", "nan"], "sample"),
+        (["train", "good.txt", "-o", "out", "--tokenizer", "nothing.json"], "no tokenizer at nothing.json"),
+        (["train", "good.txt", "-o", "out", "--tokenizer", "junk.bin"], "is no tokenizer.json"),
+    ],
+    ids=lambda value: " ".join(value)[:50].strip() if isinstance(value, list) else None,
+)
+def test_one_line_and_status_1(folder, arguments, message):
+    before = sorted(os.listdir(folder))
+    result = run(*arguments, cwd=folder)
+    assert result.returncode == 1, result.err
+    assert message in result.err
+    assert result.err.startswith("Error: ")
+    assert result.err.count("\n") == 1
+    assert result.out == ""
+    assert sorted(os.listdir(folder)) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["neighbors", "king", "-k", "0"],
+        ["neighbors", "king", "--metric", "nearest"],
+        ["analogy", "man", "king"],
+        ["similarity", "one"],
+        ["embed", "a", "--recipe", "bret"],
+        ["train", "good.txt"],
+        ["train", "-o", "out"],
+        ["train", "good.txt", "-o", "out", "--tokenizer", "bpe", "--min-count", "3"],
+    ],
+    ids=" ".join,
+)
+def test_usage_mistakes_are_status_2(folder, arguments):
+    result = run(*arguments, cwd=folder)
+    assert result.returncode == 2, result.err
+    assert "Usage:" in result.err
+    assert "Traceback" not in result.err
+    assert not (folder / "out").exists()
+
+
+def test_bad_stdin(folder):
+    assert "--pair goes with one text" in run("embed", "--pair", "b", stdin="one\ntwo\n").err
+    assert "3 words, found 2" in run("analogy", stdin="man king\n").err
+    result = run("neighbors", stdin=b"caf\xe9\xff\n")
+    assert (result.returncode, result.err.count("\n")) == (1, 1)
+    result = run("embed", stdin="")
+    assert (result.returncode, result.err.count("\n")) == (1, 1)
+    assert "no text" in result.err or "empty" in result.err
+
+
+def test_a_traceback_only_on_request():
+    assert "Traceback" in run("--debug", "neighbors", "kingg").err
+    assert "Traceback" not in run("neighbors", "kingg").err
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    command = f"{sys.executable} -m tokenspace neighbors king -k 20000 | head -1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stdout.count("\n") == 1
+    assert result.stderr == ""
+
+
+def test_unwritable_output_is_told_before_training(folder):
+    ts.save(ts.Table(np.ones((1, 1), np.float32), ts.Vocab(["a"])), folder / "old")
+    before = (folder / "old").read_bytes()
+    result = run("train", "empty.txt", "-o", "old", cwd=folder)
+    assert result.returncode == 1
+    assert (folder / "old").read_bytes() == before

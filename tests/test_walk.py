@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+import torch
+
+import tokenspace as ts
+from tokenspace.errors import CheckpointError, CorpusError, ShapeError, VocabError
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.walk import Pipeline
+
+
+@pytest.fixture
+def table(rng) -> ts.Table:
+    tokenizer = Tokenizer.train_from_iterator(["the cat and the dog sat"])
+    weight = rng.normal(0, 0.5, (len(tokenizer.vocab), 6)).astype(np.float32)
+    return ts.Table(weight, tokenizer.vocab, tokenizer)
+
+
+@pytest.fixture
+def saved(table, tmp_path):
+    ts.save(table, tmp_path / "t.safetensors")
+    return tmp_path / "t.safetensors"
+
+
+def test_the_original_recipe_adds_sines_to_scaled_rows(saved, table):
+    (walk,) = Pipeline.open(saved).walk(["the cat the"])
+    rows = table.lookup([[table.vocab.id(t) for t in ("the", "cat", "the")]])[0]
+    assert list(walk.steps) == ["lookup", "scaled", "position", "dropout", "output"]
+    np.testing.assert_array_equal(walk.steps["lookup"], rows)
+    np.testing.assert_allclose(walk.steps["scaled"], rows * np.sqrt(6), rtol=1e-6)
+    angles = np.arange(3)[:, None] / 10_000 ** (np.arange(0, 6, 2) / 6)
+    np.testing.assert_allclose(walk.steps["position"][:, 0::2], np.sin(angles), rtol=1e-6)
+    np.testing.assert_allclose(walk.output, walk.steps["scaled"] + walk.steps["position"], rtol=1e-6)
+    assert [token.position for token in walk.tokens] == [0, 1, 2]
+
+
+def test_a_pair_has_two_segments_under_bert(saved):
+    pipeline = Pipeline.open(saved, "bert")
+    (walk,) = pipeline.walk(["the cat"], pair="the dog")
+    assert [token.segment for token in walk.tokens] == [0, 0, 0, 1, 1, 1]
+    assert pipeline.untrained == ("position", "segment")
+    segment = walk.steps["segment"]
+    assert (segment[0] == segment[2]).all()
+    assert (segment[0] != segment[3]).any()
+
+
+def test_drawn_tables_depend_on_the_seed_alone(saved):
+    one, again, other = (Pipeline.open(saved, "gpt2", seed).walk(["the cat"])[0].output for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+
+
+def test_a_batch_is_padded_and_each_text_is_what_it_is_alone(saved):
+    pipeline = Pipeline.open(saved)
+    long, short = pipeline.walk(["the cat and the dog", "the dog"])
+    assert short.output.shape == long.output.shape == (5, 6)
+    assert short.mask == [1, 1, 0, 0, 0]
+    (alone,) = pipeline.walk(["the dog"])
+    np.testing.assert_array_equal(short.output[:2], alone.output)
+
+
+def test_a_checkpoint_walks_through_its_own_layer(minilm_folder, minilm):
+    pipeline = Pipeline.open(minilm_folder)
+    (walk,) = pipeline.walk(["The cat sat"], pair="a dog")
+    assert pipeline.recipe == "bert"
+    assert pipeline.untrained == ()
+    assert [t.token for t in walk.tokens] == ["[CLS]", "the", "cat", "sat", "[SEP]", "a", "dog", "[SEP]"]
+    norms = walk.output.std(axis=1)
+    assert (norms > 0.1).all()
+    assert list(walk.steps) == ["lookup", "position", "segment", "normalized", "output"]
+
+
+def test_unknown_words_are_named(saved):
+    (walk,) = Pipeline.open(saved, "bert").walk(["the Zebra sat"], pair="a cat")
+    assert walk.unknown == ["Zebra", "a"]
+
+
+def test_predictions_are_the_softmax_of_hidden_times_the_table(saved, table):
+    pipeline = Pipeline.open(saved)
+    (walk,) = pipeline.walk(["the cat sat"])
+    logits = torch.tensor(walk.output) @ torch.tensor(table.weight).T
+    top = logits.softmax(-1).topk(3)
+    predicted = pipeline.predict(walk, k=3)
+    assert [[c.id for c in row] for row in predicted] == top.indices.tolist()
+    np.testing.assert_allclose(
+        [[c.probability for c in row] for row in predicted], top.values.numpy(), rtol=1e-5
+    )
+
+
+def test_an_output_table_scores_where_there_is_one(table, tmp_path):
+    table.output = -table.weight
+    ts.save(table, tmp_path / "t")
+    pipeline = Pipeline.open(tmp_path / "t")
+    (walk,) = pipeline.walk(["cat cat"])
+    worst = walk.output[0] @ table.weight.T
+    assert pipeline.predict(walk, k=1)[0][0].id == int(worst.argmin())
+    assert pipeline.gradient(walk).rows_moved_by_head == 0
+
+
+def test_the_gradient_through_the_lookup_is_torchs(saved, table):
+    pipeline = Pipeline.open(saved)
+    (walk,) = pipeline.walk(["the cat and the dog"])
+    moved = pipeline.gradient(walk, learning_rate=0.5)
+    ids = torch.tensor([token.id for token in walk.tokens])
+    weight = torch.tensor(table.weight, requires_grad=True)
+    hidden = weight[ids] * 6**0.5 + torch.tensor(walk.steps["position"])
+    loss = torch.nn.functional.cross_entropy(hidden[:-1] @ torch.tensor(table.weight).T, ids[1:])
+    loss.backward()
+    assert moved.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert moved.rows_moved == 3  # the, cat, and; the last token predicts nothing
+    assert (moved.rows_in_table, moved.rows_moved_by_head) == (len(table), len(table))
+    for row in moved.rows:
+        assert row.gradient == pytest.approx(weight.grad[row.id].norm().item(), rel=1e-4, abs=1e-7)
+        after = torch.tensor(table.weight[row.id]) - 0.5 * weight.grad[row.id]
+        cosine = torch.cosine_similarity(after, torch.tensor(table.weight[row.id]), dim=0)
+        assert row.cosine == pytest.approx(cosine.item(), abs=1e-5)
+    assert next(row.positions for row in moved.rows if row.token == "the") == [0, 3]
+    np.testing.assert_array_equal(pipeline.walk(["the cat and the dog"])[0].output, walk.output)  # only shown
+
+
+@pytest.mark.parametrize("texts", [[""], ["the", " \n"], []])
+def test_texts_without_tokens_are_refused(saved, texts):
+    with pytest.raises(CorpusError, match=r"empty|no tokens"):
+        Pipeline.open(saved).walk(texts)
+
+
+def test_what_can_not_be_walked(saved, table, tmp_path):
+    with pytest.raises(CheckpointError, match="original, bert, gpt2, llama"):
+        Pipeline.open(saved, "bret")
+    with pytest.raises(ShapeError, match="513 positions are needed"):
+        Pipeline.open(saved, "bert").walk(["the " * 513])
+    pipeline = Pipeline.open(saved)
+    (walk,) = pipeline.walk(["cat"])
+    with pytest.raises(CorpusError, match="at least two tokens"):
+        pipeline.gradient(walk)
+    ts.save(ts.Table(table.weight, table.vocab), tmp_path / "bare")
+    with pytest.raises(VocabError, match="no tokenizer"):
+        Pipeline.open(tmp_path / "bare")
