@@ -40,6 +40,17 @@ def test_a_new_one_has_xaviers_bound_and_a_zero_bias(rng):
     assert Projection(3, 2, rng, bias=False).bias is None
 
 
+def test_gradients_add_up_until_they_are_forgotten(rng):
+    layer = Projection(3, 2, rng)
+    for _ in range(2):
+        layer.forward(np.ones((5, 3)))
+        layer.backward(np.ones((5, 2)))
+    assert layer.gradients()["weight"].tolist() == [[10] * 3] * 2
+    assert layer.gradients()["bias"].tolist() == [10] * 2
+    layer.zero_gradient()
+    assert not any(gradient.any() for gradient in layer.gradients().values())
+
+
 def test_shapes_that_do_not_fit(rng):
     with pytest.raises(ShapeError, match="takes width 3"):
         Projection(3, 5, rng).forward(np.ones((2, 4)))
