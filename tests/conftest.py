@@ -34,3 +34,15 @@ def minilm(minilm_folder):
     from tokenspace.models.open import load_table
 
     return load_table(minilm_folder)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Make a small file: ``write(name, content)`` gives its path."""
+
+    def write(name: str, content: bytes | str):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write

@@ -151,5 +151,5 @@ def test_bad_files(tmp_path):
     (tmp_path / "latin1.txt").write_bytes(b"caf\n\nna\xefve")
     with pytest.raises(CorpusError, match=r"latin1\.txt is not UTF-8 .*byte 7"):
         Tokenizer.train([tmp_path / "latin1.txt"])
-    with pytest.raises(CorpusError, match="can't read"):
+    with pytest.raises(CorpusError, match="is a directory"):
         Tokenizer.train([tmp_path])

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, VocabError
+from tokenspace import text as text_files
+from tokenspace.errors import CheckpointError, TableFormatError, VocabError
 from tokenspace.shapes import Array, ArrayLike, Int
 from tokenspace.vocab import Vocab, placeholder
 
@@ -76,14 +77,16 @@ class Tokenizer:
     @classmethod
     def train(
         cls,
-        files: Sequence[str | os.PathLike[str]],
+        files: text_files.Files,
         kind: str = "word",
         vocab_size: int = 30_000,
         min_count: int = 1,
         lowercase: bool = True,
     ) -> Tokenizer:
-        """Learn a vocabulary from text files, one text a line. See ``train_from_iterator``."""
-        return cls.train_from_iterator(_lines(files), kind, vocab_size, min_count, lowercase)
+        """Learn a vocabulary from UTF-8 text files, one text a line. See ``train_from_iterator``."""
+        return cls.train_from_iterator(
+            text_files.lines(text_files.check(files)), kind, vocab_size, min_count, lowercase
+        )
 
     @classmethod
     def train_from_iterator(
@@ -253,19 +256,3 @@ def _plain(text: str) -> str:
 
 def _as_bytes(description: str | bytes) -> bytes:
     return description.encode("utf-8") if isinstance(description, str) else description
-
-
-def _lines(files: Sequence[str | os.PathLike[str]]) -> Iterable[str]:
-    for name in files:
-        try:
-            with open(name, "rb") as file:
-                at = 0
-                for line in file:
-                    yield line.decode("utf-8")
-                    at += len(line)
-        except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"{name} is not UTF-8 text (byte {at + error.start:,}: {error.reason}); convert it first"
-            ) from None
-        except OSError as error:
-            raise CorpusError(f"can't read {name}: {error.strerror}") from None

@@ -45,6 +45,7 @@ def neighbors(
     near is a fact about the table. Rows that no token names (``[unused-row-N]``) don't. Fewer than ``k`` hits
     if there are no more rows.
 
+    >>> from tokenspace.vocab import Vocab
     >>> table = Table(np.array([[1, 0], [0.8, 0.6], [0, -1]], np.float32), Vocab(["cat", "dog", "of"]))
     >>> neighbors(table, "cat", k=1)
     [Hit(token='dog', id=1, score=0.800000011920929)]

@@ -1,4 +1,4 @@
-"""Plain text files as token ids: checked, streamed line by line, kept as one flat array.
+"""Text files as token ids: one flat array, and where its sentences begin and end.
 
 One sentence or paragraph a line. A corpus is read three times (checked, its vocabulary learned, encoded).
 Text is never in memory whole; ids are, at 4 bytes a token.
@@ -6,39 +6,19 @@ Text is never in memory whole; ids are, at 4 bytes a token.
 
 from __future__ import annotations
 
-import codecs
-import hashlib
-import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tokenspace.errors import CorpusError
 from tokenspace.shapes import Array, Int
+from tokenspace.text import BLOCK, TextFile, lines
 from tokenspace.tokenizer import Tokenizer
 
-_BLOCK = 1 << 20  # bytes read at a time, and characters of the longest line taken at once
 _LINES_TOGETHER = 8192
 _NO_LIMIT = 1 << 30  # rows of a vocabulary that the minimum count alone bounds
-Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-
-
-@dataclass(frozen=True)
-class TextFile:
-    """A file that was read to its end and is UTF-8 text."""
-
-    path: Path
-    bytes: int
-    sha256: str
-
-    def description(self) -> dict[str, Any]:
-        """For a table's provenance: no folder, no time."""
-        return {"name": self.path.name, "bytes": self.bytes, "sha256": self.sha256}
 
 
 @dataclass(frozen=True)
@@ -51,29 +31,6 @@ class Corpus:
     def counts(self, rows: int) -> Int[Array, " V"]:
         """How often each of ``rows`` tokens occurs."""
         return np.bincount(self.ids, minlength=rows)
-
-
-def check(files: Files) -> list[TextFile]:
-    """Read every file once; ``CorpusError`` names the first that is missing, unreadable, or no UTF-8 text."""
-    paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    if not paths:
-        raise CorpusError("no text file was named; name one or more UTF-8 text files, one sentence a line")
-    return [_checked(Path(path)) for path in paths]
-
-
-def lines(files: Sequence[TextFile]) -> Iterator[str]:
-    """Every line, in order. A line longer than about a million characters comes in parts, cut at a space."""
-    for file in files:
-        with file.path.open(encoding="utf-8-sig") as text:
-            rest = ""
-            while part := text.readline(_BLOCK):
-                line, rest = rest + part, ""
-                if len(part) == _BLOCK and not part.endswith("\n"):
-                    cut = line.rfind(" ") + 1 or len(line)
-                    line, rest = line[:cut], line[cut:]
-                yield line
-            if rest:
-                yield rest
 
 
 def word_tokenizer(files: Sequence[TextFile], min_count: int, lowercase: bool) -> Tokenizer:
@@ -128,53 +85,12 @@ def encode(texts: Iterable[str], tokenizer: Tokenizer, longest: int) -> Corpus:
     return Corpus(np.concatenate(ids), _offsets(np.concatenate(lengths), longest))
 
 
-def _checked(path: Path) -> TextFile:
-    digest = hashlib.sha256()
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    size = 0
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise CorpusError(f"{path} is a directory; name the text files inside it")
-        if not stat.S_ISREG(status.st_mode):
-            raise CorpusError(
-                f"{path} is not a regular file, and training reads it more than once; save it first"
-            )
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                held = len(decoder.getstate()[0])  # bytes of a character that the last block cut
-                if (zero := block.find(0)) >= 0:
-                    raise CorpusError(
-                        f"{path} is not text: byte {size + zero:,} is zero; name a UTF-8 text file"
-                    )
-                try:
-                    decoder.decode(block)
-                except UnicodeDecodeError as error:
-                    raise _not_utf8(path, size - held + error.start, error.object[error.start]) from None
-                digest.update(block)
-                size += len(block)
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}; check its name") from None
-    except OSError as error:
-        raise CorpusError(f"can't read {path}: {error.strerror}") from None
-    if cut := decoder.getstate()[0]:
-        raise _not_utf8(path, size - len(cut), cut[0])
-    return TextFile(path, size, digest.hexdigest())
-
-
 def _empty(files: Sequence[TextFile]) -> CorpusError:
     size = sum(file.bytes for file in files)
     names = ", ".join(str(file.path) for file in files[:3]) + (", …" if len(files) > 3 else "")
     return CorpusError(
         f"the corpus has no token that the vocabulary knows ({len(files):,} files, {size:,} bytes: {names}); "
         "name files that hold text"
-    )
-
-
-def _not_utf8(path: Path, offset: int, value: int) -> CorpusError:
-    return CorpusError(
-        f"{path} is not UTF-8 text: byte {offset:,} (0x{value:02x}) can't be decoded; "
-        "convert the file first, e.g. iconv -f latin1 -t utf-8"
     )
 
 
@@ -185,7 +101,7 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     for text in texts:
         block.append(text)
         size += len(text)
-        if len(block) == _LINES_TOGETHER or size >= _BLOCK:
+        if len(block) == _LINES_TOGETHER or size >= BLOCK:
             yield block
             block, size = [], 0
     if block:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 import tokenspace
+from tokenspace import text
 from tokenspace.errors import MissingExtra, ShapeError
 from tokenspace.kernels import threads as pool
 from tokenspace.kernels.first_call import explained
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
-from tokenspace.train import corpus as text
+from tokenspace.train import corpus as corpora
 from tokenspace.train.settings import Settings, default_epochs, default_min_count, real, whole
 
 TOKENS_A_PIECE = 10_000  # between two changes of the learning rate
@@ -94,9 +95,9 @@ def skipgram(
             size = sum(source.bytes for source in sources)
             min_count = default_min_count(size)
             notes.append(f"minimum count {min_count}, chosen for {size:,} bytes of text")
-        tokenizer = text.word_tokenizer(sources, min_count, lowercase)
-    corpus = text.encode(text.lines(sources), tokenizer, kernel.LONGEST_SENTENCE)
-    text.check_trainable(corpus, sources)
+        tokenizer = corpora.word_tokenizer(sources, min_count, lowercase)
+    corpus = corpora.encode(text.lines(sources), tokenizer, kernel.LONGEST_SENTENCE)
+    corpora.check_trainable(corpus, sources)
     if epochs is None:
         epochs = default_epochs(len(corpus.ids))
         notes.append(f"{epochs} epochs, chosen for {len(corpus.ids):,} tokens")
@@ -135,7 +136,7 @@ class _Training:
     def __init__(
         self,
         kernel: ModuleType,
-        corpus: text.Corpus,
+        corpus: corpora.Corpus,
         tokenizer: Tokenizer,
         settings: Settings,
         progress: Callable[[Progress], None] | None,
