@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ FOLDER = Path("/usr/share/wordnet")
 FILES = ("noun", "verb", "adj", "adv")
 _FILE_OF = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 _INSTANCE = ("@i", "~i")
+_UNDER = ("~", "~i")
 
 Key = tuple[str, str]  # file, byte offset as written
 
@@ -33,14 +34,16 @@ def synsets() -> Iterator[Synset]:
             yield _parsed(file, line)
 
 
-def first_senses(file: str) -> Iterator[tuple[str, Key]]:
-    """Each lemma with its most frequent sense."""
-    for line in (FOLDER / f"index.{file}").read_text("latin-1").splitlines():
-        if line.startswith(" "):
-            continue
-        fields = line.split()
-        senses = int(fields[2])
-        yield _plain(fields[0]), (file, fields[-senses])
+def below(lemma: str, entries: Sequence[Synset]) -> set[Key]:
+    """The first synset that holds ``lemma``, and every synset under it."""
+    by_key = {entry.key: entry for entry in entries}
+    found = {next(entry.key for entry in entries if lemma in entry.lemmas)}
+    waiting = list(found)
+    while waiting:
+        under = {key for symbol, key in by_key[waiting.pop()].pointers if symbol in _UNDER} - found
+        found |= under
+        waiting += under
+    return found
 
 
 def is_instance(symbol: str) -> bool:

@@ -2,10 +2,10 @@
 
     python scripts/wordnet_corpus.py FOLDER
 
-writes ``glosses.txt`` (each synset's synonyms, definition and examples on a line), ``bible.txt`` (a verse a
-line), ``walks.txt`` (random walks over WordNet's pointers, a lemma a step) and ``corpus.txt`` (all of them,
-shuffled). The same packages give the same bytes: of Python's random numbers only ``random()`` is used, which
-is promised to stay.
+writes ``glosses.txt`` (each synset as a dictionary's entry), ``bible.txt`` (a verse a line), ``walks.txt``
+(random walks over WordNet's pointers, written as a thesaurus's entries) and ``corpus.txt`` (all of them,
+shuffled). Taxonomic groups (genera, families, …) are left out. The same packages give the same bytes: of
+Python's random numbers only ``random()`` is used, which is promised to stay.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ WALKS = 150_000
 LONGEST_WALK = 12
 GO_ON = 0.7  # the chance of one more step
 MOVE = 0.8  # a step goes to a neighboring synset, or stays for a synonym
+PART_OF_SPEECH = {"noun": "noun", "verb": "verb", "adj": "adjective", "adv": "adverb"}
 FROM_EACH_WORD = 0.7  # of the walks start from each single word in turn, the others from any lemma
 
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    entries = list(wordnet.synsets())
+    entries = without_taxa(list(wordnet.synsets()))
     parts = {"glosses": list(glosses(entries)), "bible": list(verses()), "walks": list(walks(entries))}
     for name, lines in parts.items():
         write(folder / f"{name}.txt", lines)
@@ -40,10 +41,21 @@ def main(folder: Path) -> None:
     write(folder / "corpus.txt", [line for _, line in sorted(together)])
 
 
+def without_taxa(entries: Sequence[wordnet.Synset]) -> list[wordnet.Synset]:
+    """Genera and families crowd out the animals and plants that people name."""
+    taxa = wordnet.below("taxonomic group", entries)
+    return [
+        entry._replace(pointers=[pointer for pointer in entry.pointers if pointer[1] not in taxa])
+        for entry in entries
+        if entry.key not in taxa
+    ]
+
+
 def glosses(entries: Sequence[wordnet.Synset]) -> Iterator[str]:
-    """``hot dog, frank  a smooth-textured sausage …``"""
+    """``frank, hotdog (noun): a smooth-textured sausage; "an example".``"""
     for entry in entries:
-        yield " ".join([*entry.lemmas, entry.gloss.replace("`", "'")])
+        gloss = entry.gloss.replace("`", "'")
+        yield f"{', '.join(entry.lemmas)} ({PART_OF_SPEECH[entry.key[0]]}): {gloss}."
 
 
 def verses() -> Iterator[str]:
@@ -57,7 +69,10 @@ def verses() -> Iterator[str]:
 
 
 def walks(entries: Sequence[wordnet.Synset]) -> Iterator[str]:
-    """Lemmas met on random walks over the pointers; links to single persons and places are left out."""
+    """``dog, domestic dog; canine; wolf.``: a comma before a synonym, a semicolon before a neighbor.
+
+    Links to single persons and places are left out.
+    """
     chance = random.Random(SEED)
     number = {entry.key: i for i, entry in enumerate(entries)}
     neighbors = [
@@ -73,13 +88,15 @@ def walks(entries: Sequence[wordnet.Synset]) -> Iterator[str]:
     for n in range(WALKS):
         start = single[n % len(single)] if chance.random() < FROM_EACH_WORD else pick(lemmas, chance)
         at = pick(senses[start], chance)
-        met = [start]
-        while len(met) < LONGEST_WALK and chance.random() < GO_ON:
+        line, steps = start, 1
+        while steps < LONGEST_WALK and chance.random() < GO_ON:
+            mark = ","
             if neighbors[at] and chance.random() < MOVE:
-                at = pick(neighbors[at], chance)
-            met.append(pick(entries[at].lemmas, chance))
-        if len(met) > 1:
-            yield " ".join(met)
+                at, mark = pick(neighbors[at], chance), ";"
+            line += f"{mark} {pick(entries[at].lemmas, chance)}"
+            steps += 1
+        if steps > 1:
+            yield f"{line}."
 
 
 def pick(items: Sequence[Item], chance: random.Random) -> Item:

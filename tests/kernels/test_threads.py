@@ -1,4 +1,4 @@
-"""The pool: every piece once, errors raised in the caller, and the three ways in which a pool often breaks."""
+"""The pool: every piece once, errors raised in the caller, and the three ways in which a pool often fails."""
 
 import signal
 import subprocess
