@@ -98,7 +98,7 @@ def test_zero_threads_are_refused():
 def test_a_forked_child_works_while_torchs_openmp_is_alive():
     done = run_in_subprocess(
         """
-        import os, warnings
+        import os, time, warnings
         import numpy as np, numba, torch
         from tokenspace.kernels.threads import share
         warnings.simplefilter("ignore")
@@ -110,8 +110,16 @@ def test_a_forked_child_works_while_torchs_openmp_is_alive():
 
         def work():
             out = np.full((64, 10_000), -1.0)
-            share(lambda worker, piece: fill(out, piece), 64, threads=4)
+            workers = set()
+
+            def body(worker, piece):
+                fill(out, piece)
+                workers.add(worker)
+                time.sleep(0.002)
+
+            share(body, 64, threads=4)
             assert (out == np.arange(64.0)[:, None]).all()
+            assert len(workers) > 1  # helpers run in the child, too, rather than the caller alone
 
         torch.set_num_threads(2)
         torch.randn(512, 512) @ torch.randn(512, 512)  # OpenMP's threads start
