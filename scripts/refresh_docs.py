@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COLUMNS = "100"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
 
 
 def refreshed(text: str, folder: Path) -> str:
@@ -62,11 +62,18 @@ def _run(command: str, folder: Path) -> str:
     return re.sub(r"[ \t]+$", "", run.stdout, flags=re.MULTILINE).rstrip("\n") + "\n"
 
 
+def warm() -> None:
+    """Compile the kernel now if it never was, so that no example shows the note which says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        _run("echo a b a b > text && tokenspace train text -o table --epochs 1", Path(folder))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     stale = []
+    warm()
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:

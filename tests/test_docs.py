@@ -15,6 +15,11 @@ _spec.loader.exec_module(refresh_docs)
 DOCUMENTS = pytest.mark.parametrize("path", refresh_docs.DOCUMENTS, ids=lambda path: path.name)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _warm():
+    refresh_docs.warm()
+
+
 @DOCUMENTS
 def test_commands_print_what_is_shown(path, tmp_path):
     text = path.read_text(encoding="utf-8")
@@ -30,5 +35,6 @@ def test_python_examples_give_what_is_shown(path):
 
 
 def test_a_stale_block_is_rewritten_and_a_wildcard_kept(tmp_path):
-    text = "```console\n$ echo a1\nb\n$ echo c2\nc...\n```\n"
-    assert refresh_docs.refreshed(text, tmp_path) == "```console\n$ echo a1\na1\n$ echo c2\nc...\n```\n"
+    stale = "```console\n$ echo a1\nb\n$ echo \\\n  c2\nc...\n```\n"
+    fresh = "```console\n$ echo a1\na1\n$ echo \\\n  c2\nc...\n```\n"
+    assert refresh_docs.refreshed(stale, tmp_path) == fresh

@@ -31,7 +31,9 @@ def echo_json(value: Any) -> None:
 
 def number(value: Any) -> float:
     """A float32 as the shortest decimal that reads back as the same float32."""
-    return float(str(value))
+    import numpy as np
+
+    return float(str(np.float32(value)))
 
 
 def shown(token: str) -> str:

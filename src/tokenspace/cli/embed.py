@@ -37,9 +37,10 @@ def embed(
     gradient: bool,
     as_json: bool,
 ) -> None:
-    """Walk TEXT to the transformer's input: tokens, ids, rows, × scale, + position, + segment.
+    """Walk TEXT to the transformer's input, step by step.
 
-    With no TEXT, each line of stdin is one; several lines make a padded batch (JSON: one line each).
+    Tokens, ids, the table's rows, × scale, + position, + segment: each step that the recipe has, with its
+    shape. With no TEXT, each line of stdin is one; several lines make a padded batch (JSON: one line each).
     """
     from tokenspace.cli import walk_view
     from tokenspace.walk import Pipeline
@@ -56,8 +57,8 @@ def embed(
     if not as_json:
         walk_view.show(pipeline, walks, predict, gradient)
         return
-    for walk in walks:
-        echo_json(_described(pipeline, walk, len(walks) > 1, predict, gradient))
+    for described in [_described(pipeline, walk, len(walks) > 1, predict, gradient) for walk in walks]:
+        echo_json(described)
 
 
 def _described(

@@ -48,9 +48,10 @@ def train(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Learn a table from text FILES (UTF-8, one sentence or paragraph a line): skip-gram, negative sampling.
+    """Learn a table from text FILES.
 
-    Ctrl-C ends early and saves the table as it is by then.
+    FILES are UTF-8, one sentence or paragraph a line. Skip-gram with negative sampling. Ctrl-C ends early and
+    saves the table as it is by then.
     """
     from tokenspace import formats
     from tokenspace import train as trainers

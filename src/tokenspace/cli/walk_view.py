@@ -20,18 +20,19 @@ ALL_ROWS = 40  # of a longer text the first and last rows are shown
 
 
 def show(pipeline: Pipeline, walks: Sequence[Walk], predict: bool, gradient: bool) -> None:
-    """Print the walk of one text, or of a padded batch, on stdout."""
+    """Print the walk of one text, or of a padded batch, on stdout; all is computed before any is printed."""
+    predictions = [pipeline.predict(walk) for walk in walks] if predict else []
+    gradients = [pipeline.gradient(walk) for walk in walks] if gradient else []
     console = Console(highlight=False)
     view = _View(pipeline, console)
     if len(walks) == 1:
         view.one(walks[0])
     else:
         view.batch(walks)
-    for walk in walks:
-        if predict:
-            view.predictions(walk, pipeline.predict(walk))
-        if gradient:
-            view.gradient(walk, pipeline.gradient(walk))
+    for walk, predicted in zip(walks, predictions, strict=False):
+        view.predictions(walk, predicted)
+    for walk, moved in zip(walks, gradients, strict=False):
+        view.gradient(walk, moved)
 
 
 class _View:

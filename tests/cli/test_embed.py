@@ -1,0 +1,134 @@
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tokenspace as ts
+from tokenspace.cli import main
+
+
+def run(*arguments: str, stdin: str | None = None, color: bool = False):
+    result = CliRunner().invoke(main, arguments, input=stdin, color=color, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def documents(*arguments: str, stdin: str | None = None) -> list[dict]:
+    """The JSON lines on stdout, which holds nothing else."""
+    return [json.loads(line) for line in run(*arguments, "--json", stdin=stdin).stdout.splitlines()]
+
+
+def test_json_is_as_designed():
+    (document,) = documents("embed", "The cat sat")
+    assert list(document) == ["text", "recipe", "d_model", "scale", "tokens", "steps"]
+    assert (document["text"], document["recipe"]) == ("The cat sat", "original")
+    assert (document["d_model"], document["scale"]) == (100, 10.0)
+    table = ts.load("wordnet")
+    assert document["tokens"] == [
+        {"token": token, "id": table.vocab.id(token), "position": t, "segment": 0}
+        for t, token in enumerate(["the", "cat", "sat"])
+    ]
+    assert list(document["steps"]) == ["lookup", "scaled", "position", "dropout", "output"]
+    rows = table.lookup([token["id"] for token in document["tokens"]])
+    np.testing.assert_array_equal(np.float32(document["steps"]["lookup"]), rows)  # to the last bit
+    steps = {name: np.float32(values) for name, values in document["steps"].items()}
+    np.testing.assert_allclose(steps["output"], rows * 10 + steps["position"], rtol=1e-6, atol=1e-6)
+
+
+def test_a_recipe_has_only_its_own_steps():
+    (bert,) = documents("embed", "the cat", "--recipe", "bert")
+    assert list(bert["steps"]) == ["lookup", "position", "segment", "normalized", "dropout", "output"]
+    assert bert["scale"] is None
+    (llama,) = documents("embed", "the cat", "--recipe", "llama")
+    assert list(llama["steps"]) == ["lookup", "output"]
+    assert llama["steps"]["lookup"] == llama["steps"]["output"]
+
+
+def test_a_pair_shows_segments():
+    (document,) = documents("embed", "the cat", "--pair", "a dog")
+    assert document["recipe"] == "bert"
+    assert [token["segment"] for token in document["tokens"]] == [0, 0, 0, 1, 1, 1]
+    assert "segment 1" in run("embed", "the cat", "--pair", "a dog").stdout
+
+
+def test_a_pair_through_a_checkpoint_keeps_its_own_recipe(minilm_folder):
+    (document,) = documents("embed", "the cat", "--pair", "a dog", "-t", str(minilm_folder))
+    assert document["d_model"] == 384
+    assert document["tokens"][0]["token"] == "[CLS]"
+
+
+def test_lines_of_stdin_are_a_padded_batch():
+    long, short = documents("embed", stdin="the cat sat on the mat\n\na dog\n")
+    assert long["attention_mask"] == [1] * 6
+    assert short["attention_mask"] == [1, 1, 0, 0, 0, 0]
+    assert [token["token"] for token in short["tokens"]] == ["a", "dog", *["[PAD]"] * 4]
+    assert np.shape(long["steps"]["output"]) == np.shape(short["steps"]["output"]) == (6, 100)
+    (alone,) = documents("embed", "a dog")
+    assert alone["steps"]["output"] == short["steps"]["output"][:2]
+    assert "(2, 6, 100)" in run("embed", stdin="the cat sat on the mat\n\na dog\n").stdout
+
+
+def test_one_line_of_stdin_is_one_text():
+    assert documents("embed", stdin="a dog\n") == documents("embed", "a", "dog")
+
+
+def test_the_walk_names_each_step_and_shape():
+    shown = run("embed", "the cat sat on the mat").stdout
+    for part in ("tokens", "lookup", "scaled", "position", "output", "(6, 100)", "× √100 = 10", "sinusoidal"):
+        assert part in shown
+    assert "the row of position 0 again" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines() if line.startswith("  "))
+    row = ts.load("wordnet")["cat"]
+    assert f"{row[0]:8.3f}{row[1]:8.3f}" in shown
+
+
+def test_drawn_tables_are_said_to_be_untrained():
+    assert "drawn at random, untrained" in run("embed", "cat", "--recipe", "gpt2").stdout
+    assert "untrained" not in run("embed", "cat").stdout
+
+
+def test_unknown_words_are_told_on_stderr():
+    result = run("embed", "the blorfle sat")
+    assert "'blorfle'" in result.stderr or "blorfle is not in the vocabulary" in result.stderr
+    assert "[UNK]" in result.stdout
+
+
+def test_predictions_and_gradient_in_json():
+    (document,) = documents("embed", "the cat and the dog", "--predict", "--gradient")
+    assert len(document["predictions"]) == 5
+    first = document["predictions"][1][0]
+    assert set(first) == {"token", "id", "logit", "probability"}
+    assert first["token"] == "cat"
+    gradient = document["gradient"]
+    assert (gradient["rows_moved"], gradient["rows_in_table"]) == (3, 33_003)
+    the = gradient["rows"][0]
+    assert (the["token"], the["positions"]) == ("the", [0, 3])
+
+
+def test_predictions_and_gradient_in_the_terminal():
+    shown = run("embed", "the cat and the dog", "--predict", "--gradient").stdout
+    assert "cat 100.0%" in shown
+    assert "summed over positions 0, 3" in shown
+    assert "rows moved through the lookup: 3 of 33,003; through the tied head: 33,003" in shown
+
+
+@pytest.mark.parametrize("token", ["\x1b[31mred", "\u202eabc", "a\tb", "\n"])
+def test_tokens_can_not_drive_the_terminal(token, tmp_path):
+    tokenizer = ts.Tokenizer.train_from_iterator(["x y"])
+    description = json.loads(tokenizer.to_json())
+    description["added_tokens"].append(
+        {"id": 5, "content": token, "special": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    )
+    tokenizer = ts.Tokenizer.from_json(json.dumps(description))
+    table = ts.Table(np.ones((len(tokenizer.vocab), 4), np.float32), tokenizer.vocab, tokenizer)
+    ts.save(table, tmp_path / "t")
+    result = run("embed", f"x{token}y", "-t", str(tmp_path / "t"))
+    assert token not in result.stdout.replace("\n", " ") or token == "\n"
+    assert repr(token)[1:-1][:13] in result.stdout
+
+
+def test_a_long_text_shows_its_first_and_last_rows():
+    shown = run("embed", " ".join(["cat"] * 100)).stdout
+    assert "60 more rows" in shown

@@ -1,0 +1,92 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import tokenspace as ts
+from tokenspace.cli import main
+from tokenspace.cli.console import number, shown
+
+
+def run(*arguments: str, stdin: str | None = None):
+    result = CliRunner().invoke(main, arguments, input=stdin, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def lines(*arguments: str, stdin: str | None = None) -> list:
+    return [json.loads(line) for line in run(*arguments, "--json", stdin=stdin).stdout.splitlines()]
+
+
+def test_queen_is_first():
+    (hits,) = lines("analogy", "man", "king", "woman")
+    assert hits[0]["token"] == "queen"
+    assert len(hits) == 10
+    assert set(hits[0]) == {"token", "id", "score"}
+    assert not {"man", "king", "woman"} & {hit["token"] for hit in hits}
+
+
+def test_neighbors_json_is_the_librarys_answer():
+    (hits,) = lines("neighbors", "cat", "-k", "3", "--metric", "dot", "--center")
+    expected = ts.geometry.neighbors(ts.load("wordnet"), "cat", 3, metric="dot", center=True)
+    assert hits == [{"token": h.token, "id": h.id, "score": number(h.score)} for h in expected]
+
+
+def test_neighbors_in_the_terminal():
+    assert run("neighbors", "three", "-k", "1").stdout == "0.7528  two\n"
+
+
+def test_each_line_of_stdin_is_asked():
+    one, two = lines("neighbors", "-k", "2", stdin="cat\nthree\n")
+    assert [one] == lines("neighbors", "cat", "-k", "2")
+    assert [two] == lines("neighbors", "three", "-k", "2")
+    assert len(lines("analogy", stdin="man king woman\nman king woman\n")) == 2
+    assert len(lines("similarity", stdin="cat dog\ncat democracy\n")) == 2
+
+
+def test_a_real_checkpoint(minilm_folder):
+    (hits,) = lines("neighbors", "king", "-t", str(minilm_folder), "-k", "2")
+    assert [(hit["token"], round(hit["score"], 3)) for hit in hits] == [("kings", 0.690), ("queen", 0.627)]
+
+
+def test_pieces_are_shown(minilm_folder):
+    (result,) = lines("similarity", "unhappiness", "happiness", "-t", str(minilm_folder))
+    assert result["a"] == ["un", "##ha", "##pp", "##iness"]
+    assert result["b"] == ["happiness"]
+    assert set(result) == {"cosine", "a", "b"}
+    shown = run("similarity", "unhappiness", "happiness", "-t", str(minilm_folder)).stdout
+    assert "unhappiness = mean(un ##ha ##pp ##iness)" in shown
+    answer = run("neighbors", "unhappiness", "-t", str(minilm_folder))
+    assert "unhappiness = mean of the rows of un ##ha ##pp ##iness" in answer.stderr
+
+
+def test_several_words_are_composed_too():
+    (result,) = lines("similarity", stdin="cat Cat\n")
+    assert result["cosine"] == 1
+    assert "mean of the rows of new york" in run("neighbors", "New", "York").stderr
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-20, -123456.789])
+def test_numbers_are_the_shortest_that_read_back(value):
+    import numpy as np
+
+    assert np.float32(number(np.float32(value))) == np.float32(value)
+    assert len(str(number(np.float32(1 / 3)))) <= 11
+
+
+@pytest.mark.parametrize("token", ["king", "##ing", "Ġking", "▁", ",", "日本", "é"])
+def test_visible_tokens_are_shown_as_they_are(token):
+    assert shown(token) == token
+
+
+@pytest.mark.parametrize("token", ["", " ", "\n", "\x1b[2J", "\u202e", "\udcff", " a", "\u200b"])
+def test_what_can_not_be_seen_is_escaped(token):
+    assert shown(token) == repr(token)
+
+
+def test_the_module_is_the_command():
+    command = [sys.executable, "-m", "tokenspace", "--version"]
+    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert version == f"tokenspace, version {ts.__version__}\n"

@@ -1,0 +1,114 @@
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tokenspace as ts
+
+TEXT = "the cat chased the mouse .\nthe dog chased the mouse .\nThe king ruled the land .\n" * 400
+
+
+def train(folder, *arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "tokenspace", "train", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path
+
+
+def test_one_command_and_no_flags_but_o(folder):
+    result = train(folder, "text.txt", "-o", "table.safetensors")
+    assert result.returncode == 0, result.stderr
+    assert "table.safetensors: 12 tokens × 100" in result.stdout
+    assert "minimum count" in result.stderr
+    assert "tokens/s, loss" in result.stderr
+    table = ts.load(folder / "table.safetensors")
+    assert {"the", "cat", "mouse", "."} <= set(table.vocab)
+    assert np.abs(table["cat"]).max() > 0.01
+
+
+def test_a_rerun_with_one_thread_gives_the_same_bytes(folder):
+    for name in ("a", "b"):
+        assert train(folder, "text.txt", "-o", name, "--threads", "1", "--seed", "1").returncode == 0
+    assert train(folder, "text.txt", "-o", "c", "--threads", "1", "--seed", "2").returncode == 0
+    first, second, other = ((folder / name).read_bytes() for name in "abc")
+    assert first == second
+    assert first != other
+
+
+def test_json_holds_the_run(folder):
+    result = train(folder, "text.txt", "-o", "t", "--json", "--epochs", "3", "--dim", "8")
+    run = json.loads(result.stdout)
+    assert set(run) == {
+        "tokens", "vocabulary", "epochs", "seconds", "tokens_per_second", "loss", "output",
+    }  # fmt: skip
+    assert (run["tokens"], run["vocabulary"], run["epochs"]) == (3 * 7200, 9 + 3, 3)
+    assert run["loss"] > 0
+    assert run["output"] == "t"
+
+
+def test_snapshots_lie_beside_the_table(folder):
+    assert train(folder, "text.txt", "-o", "t.safetensors", "--snapshots", "2").returncode == 0
+    assert sorted(os.listdir(folder)) == [
+        "t.safetensors", "t.snapshot-1.safetensors", "t.snapshot-2.safetensors", "text.txt",
+    ]  # fmt: skip
+    early, late = (ts.load(folder / f"t.snapshot-{n}.safetensors") for n in (1, 2))
+    assert np.linalg.norm(early["cat"]) < np.linalg.norm(late["cat"])
+
+
+def test_tokenizers(folder):
+    assert train(folder, "text.txt", "-o", "kept", "--keep-case").returncode == 0
+    assert {"The", "the"} <= set(ts.load(folder / "kept").vocab)
+    assert train(folder, "text.txt", "-o", "bpe", "--tokenizer", "bpe", "--vocab-size", "270").returncode == 0
+    bpe = ts.load(folder / "bpe")
+    assert bpe.vocab.encoding == "byte-level"
+    (folder / "tokenizer.json").write_text(bpe.tokenizer.to_json())
+    assert train(folder, "text.txt", "-o", "own", "--tokenizer", "tokenizer.json").returncode == 0
+    assert list(ts.load(folder / "own").vocab) == list(bpe.vocab)
+
+
+def test_a_table_trained_from_several_files(folder):
+    (folder / "more.txt").write_text("zebra crossing\n" * 50)
+    assert train(folder, "text.txt", "more.txt", "-o", "t").returncode == 0
+    assert "zebra" in ts.load(folder / "t").vocab
+
+
+def test_ctrl_c_saves_what_there_is(folder):
+    (folder / "long.txt").write_text(TEXT * 60)
+    command = [sys.executable, "-m", "tokenspace", "train", "long.txt", "-o", "t", "--epochs", "1000"]
+    command += ["--snapshots", "1000"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while "saved t.snapshot-1" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130, messages
+    assert "interrupted after" in messages
+    assert "Traceback" not in messages
+    table = ts.load(folder / "t")
+    assert 0 < table.provenance["interrupted_at"] < 1
+
+
+def test_a_terminal_sees_progress(folder):
+    command = [sys.executable, "-m", "tokenspace", "train", "text.txt", "-o", "t", "--epochs", "1000"]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while block := os.read(ours, 4096):
+            seen += block
+    except OSError:  # the terminal is gone when the process is
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    for part in (b"epoch ", b"/1000", b"tokens/s", b"loss ", b" left"):
+        assert part in seen
