@@ -35,7 +35,8 @@ def test_duplicates_are_legal_and_the_id_is_the_key():
     vocab = Vocab(["a", "b", "a", "ab", "a"])
     assert vocab.id("a") == 0
     assert vocab.ids("a") == [0, 2, 4]
-    assert vocab.ids("zzz") == []
+    assert vocab.ids("zzz") == vocab.ids("") == []
+    assert Vocab(["", "x", ""]).ids("") == [0, 2]
     assert len(vocab) == 5
 
 

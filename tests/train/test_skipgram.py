@@ -95,10 +95,12 @@ def test_the_provenance_says_what_made_the_table(two_topics):
 def test_the_number_of_epochs_follows_the_corpus_and_is_said(tmp_path):
     path = tmp_path / "tiny.txt"
     path.write_text("the cat sat on the mat\n" * 3)
-    about = skipgram(path, dim=4, threads=1).provenance
+    heard = []
+    about = skipgram(path, dim=4, threads=1, on_note=heard.append).provenance
     assert about["settings"]["epochs"] == 50
     assert about["settings"]["min_count"] == 1
     assert "50 epochs, chosen for 18 tokens" in about["notes"]
+    assert heard == about["notes"]
 
 
 def test_a_given_tokenizer_brings_its_vocabulary(two_topics):

@@ -70,6 +70,7 @@ def train(
             snapshots=snapshots,
             on_snapshot=_Snapshots(output).save,
             progress=bar.show,
+            on_note=note,
             **settings,
         )
     seconds = time.perf_counter() - begin
@@ -93,8 +94,6 @@ def _report(table: Table, output: str, seconds: float, bar: _Bar, as_json: bool)
                 "output": output,
             }
         )
-    for remark in made.get("notes", ()):
-        note(remark)
     note(f"{tokens:,} tokens in {seconds:.1f} s, {tokens / seconds:,.0f} tokens/s, loss {bar.loss:.4f}")
     if interrupted is not None:
         note(f"interrupted after {interrupted:.0%}: saved what there is")

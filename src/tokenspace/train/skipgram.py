@@ -58,6 +58,7 @@ def skipgram(
     snapshots: int = 0,
     on_snapshot: Callable[[float, Table], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> Table:
     """Learn a vector for each token from UTF-8 text files, one sentence or paragraph a line.
 
@@ -69,6 +70,7 @@ def skipgram(
     - ``sample``: the subsampling threshold of frequent tokens; 0 keeps every occurrence.
     - ``alpha``, the learning rate, falls to ``min_alpha`` in a straight line, a step every 10,000 tokens.
     - ``snapshots``: so many tables along the way, evenly spaced, go to ``on_snapshot(fraction, table)``.
+    - ``on_note`` hears, before training begins, what was chosen by the text's size; provenance keeps it too.
 
     The result holds the input matrix as ``weight``, the context matrix as ``output``, and what made it as
     ``provenance``. Rows of tokens that never occur ([PAD], [UNK], …) are zero. Ctrl-C ends training early:
@@ -89,7 +91,7 @@ def skipgram(
     min_alpha = real("min_alpha", min_alpha, 0.0, alpha)
 
     sources = text.check(files)
-    notes = []
+    notes: list[str] = []
     if tokenizer is None:
         if min_count is None:
             size = sum(source.bytes for source in sources)
@@ -101,6 +103,8 @@ def skipgram(
     if epochs is None:
         epochs = default_epochs(len(corpus.ids))
         notes.append(f"{epochs} epochs, chosen for {len(corpus.ids):,} tokens")
+    for note in notes if on_note is not None else ():
+        on_note(note)
     settings = Settings(
         dim, epochs, window, negative, sample, min_count, lowercase, threads, seed, alpha, min_alpha
     )
