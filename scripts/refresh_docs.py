@@ -38,9 +38,21 @@ def _block(body: str, folder: Path) -> str:
     result = ""
     for command, shown in zip(parts[1::2], parts[2::2], strict=True):
         printed = _run(command, folder)
-        same = doctest.OutputChecker().check_output(shown.rstrip() + "\n", printed, doctest.ELLIPSIS)
-        result += f"$ {command}\n" + (shown if same else printed)
+        result += f"$ {command}\n" + (
+            shown if _same(shown.rstrip() + "\n", printed) else _merged(shown, printed)
+        )
     return result
+
+
+def _same(shown: str, printed: str) -> bool:
+    return doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS)
+
+
+def _merged(shown: str, printed: str) -> str:
+    """What was printed, but for the lines whose wildcards still match."""
+    kept = [line for line in shown.splitlines(keepends=True) if "..." in line]
+    lines = printed.splitlines(keepends=True)
+    return "".join(next((old for old in kept if _same(old, line)), line) for line in lines)
 
 
 def _run(command: str, folder: Path) -> str:

@@ -35,6 +35,6 @@ def test_python_examples_give_what_is_shown(path):
 
 
 def test_a_stale_block_is_rewritten_and_a_wildcard_kept(tmp_path):
-    stale = "```console\n$ echo a1\nb\n$ echo \\\n  c2\nc...\n```\n"
-    fresh = "```console\n$ echo a1\na1\n$ echo \\\n  c2\nc...\n```\n"
+    stale = "```console\n$ echo a1\nb\n$ echo \\\n  c2; echo d\nc...\ne\n```\n"
+    fresh = "```console\n$ echo a1\na1\n$ echo \\\n  c2; echo d\nc...\nd\n```\n"
     assert refresh_docs.refreshed(stale, tmp_path) == fresh

@@ -56,8 +56,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise OutputError(f"can't write {target}: it is not a regular file")
     if not target.parent.is_dir():
         raise OutputError(f"can't write {target}: there is no directory {target.parent}; make it first")
-    if not os.access(target.parent, os.W_OK):
-        raise OutputError(f"can't write {target}: no permission to write in {target.parent}")
+    try:
+        tempfile.TemporaryFile(dir=target.parent).close()  # asking for permissions would not tell a full disk
+    except OSError as error:
+        raise OutputError(f"can't write {target}: {error.strerror}") from None
 
 
 def _umask() -> int:

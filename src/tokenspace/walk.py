@@ -128,8 +128,8 @@ class Pipeline:
         """
         if recipe is None and source not in formats.BUILT_IN and Path(source).is_dir():
             checkpoint = open_checkpoint(source)
-            name = checkpoint.family.name if checkpoint.family else "lookup"
-            return cls(load_table(source), layers.from_checkpoint(checkpoint), name)
+            family = layers.known_family(checkpoint)
+            return cls(load_table(source), layers.from_checkpoint(checkpoint), family.name)
         table = formats.load(source)
         layer = layers.from_table(table, recipe or "original", np.random.default_rng(seed))
         parts = {"position": layer.position, "segment": layer.segment}

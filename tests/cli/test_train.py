@@ -27,7 +27,7 @@ def folder(tmp_path):
 def test_one_command_and_no_flags_but_o(folder):
     result = train(folder, "text.txt", "-o", "table.safetensors")
     assert result.returncode == 0, result.stderr
-    assert "table.safetensors: 12 tokens × 100" in result.stdout
+    assert "table.safetensors: 12 tokens × 100, of which special: [PAD] [UNK] [SEP]\n" in result.stdout
     assert "minimum count" in result.stderr
     assert "tokens/s, loss" in result.stderr
     table = ts.load(folder / "table.safetensors")
@@ -42,6 +42,18 @@ def test_a_rerun_with_one_thread_gives_the_same_bytes(folder):
     first, second, other = ((folder / name).read_bytes() for name in "abc")
     assert first == second
     assert first != other
+
+
+@pytest.mark.slow
+def test_a_megabyte_of_plain_text(tmp_path):
+    rng = np.random.default_rng(0)
+    words = np.char.add("w", rng.zipf(1.2, 260_000).clip(max=30_000).astype(str)).reshape(-1, 20)
+    (tmp_path / "text.txt").write_text("\n".join(" ".join(line) for line in words))
+    assert (tmp_path / "text.txt").stat().st_size > 1_000_000
+    assert train(tmp_path, "text.txt", "-o", "t").returncode == 0
+    for name in ("a", "b"):
+        assert train(tmp_path, "text.txt", "-o", name, "--threads", "1", "--seed", "1").returncode == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_json_holds_the_run(folder):

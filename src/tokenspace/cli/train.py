@@ -98,7 +98,8 @@ def _report(table: Table, output: str, seconds: float, bar: _Bar, as_json: bool)
     if interrupted is not None:
         note(f"interrupted after {interrupted:.0%}: saved what there is")
     if not as_json:
-        click.echo(f"{output}: {len(table):,} tokens × {table.dim}")
+        special = " ".join(table.vocab[i] for i in table.vocab.special)
+        click.echo(f"{output}: {len(table):,} tokens × {table.dim}, of which special: {special or 'none'}")
     if interrupted is not None:
         raise SystemExit(130)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tokenspace.errors import CheckpointError
 from tokenspace.initializers import normal, truncated_normal
-from tokenspace.models.families import RECIPES, Recipe
+from tokenspace.models.families import RECIPES, Family, Recipe
 from tokenspace.models.open import Checkpoint
 from tokenspace.models.safetensors import listed, read
 from tokenspace.reference.dropout import Dropout
@@ -27,13 +27,7 @@ def from_checkpoint(checkpoint: Checkpoint, rng: np.random.Generator | None = No
     ``rng`` draws the dropout of training; without one the layer has none. The padding row stays as it is.
     ``CheckpointError`` if the family is unknown, or the folder lacks a tensor that the family adds.
     """
-    family = checkpoint.family
-    if family is None:
-        raise CheckpointError(
-            f"{checkpoint.folder}: model type {checkpoint.config.get('model_type')!r} with these tensors is "
-            "not a known family, so what it adds to its rows is not known; set its table under a recipe "
-            f"instead: {', '.join(RECIPES)}"
-        )
+    family = known_family(checkpoint)
     recipe = family.recipe
     token = Embedding.from_weight(
         read(checkpoint.input_embedding),
@@ -56,6 +50,17 @@ def from_checkpoint(checkpoint: Checkpoint, rng: np.random.Generator | None = No
     if rng is not None and family.dropout_key:
         dropout = Dropout(_number(checkpoint, family.dropout_key, recipe.dropout), rng)
     return TransformerInput(token, position, segment, layer_norm=layer_norm, dropout=dropout)
+
+
+def known_family(checkpoint: Checkpoint) -> Family:
+    """The checkpoint's family; ``CheckpointError`` if it is not known."""
+    if checkpoint.family is None:
+        raise CheckpointError(
+            f"{checkpoint.folder}: model type {checkpoint.config.get('model_type')!r} with these tensors is "
+            "not a known family, so what it adds to its rows is not known; set its table under a recipe "
+            f"instead: {', '.join(RECIPES)}"
+        )
+    return checkpoint.family
 
 
 def from_table(table: Table, recipe: str, rng: np.random.Generator) -> TransformerInput:

@@ -103,8 +103,9 @@ def skipgram(
     if epochs is None:
         epochs = default_epochs(len(corpus.ids))
         notes.append(f"{epochs} epochs, chosen for {len(corpus.ids):,} tokens")
-    for note in notes if on_note is not None else ():
-        on_note(note)
+    if on_note is not None:
+        for note in notes:
+            on_note(note)
     settings = Settings(
         dim, epochs, window, negative, sample, min_count, lowercase, threads, seed, alpha, min_alpha
     )
