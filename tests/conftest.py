@@ -2,7 +2,18 @@
 
 from jaxtyping import install_import_hook
 
-ROOMS = ("formats", "geometry", "ids", "initializers", "models", "reference", "table", "tokenizer", "vocab")
+ROOMS = (
+    "formats",
+    "geometry",
+    "ids",
+    "initializers",
+    "models",
+    "plots",
+    "reference",
+    "table",
+    "tokenizer",
+    "vocab",
+)
 install_import_hook(
     [f"tokenspace.{room}" for room in ROOMS], "beartype.beartype"
 )  # numba compiles kernels itself

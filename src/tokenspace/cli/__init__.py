@@ -13,7 +13,9 @@ import click
 from tokenspace import __version__
 from tokenspace.cli.analogy import analogy
 from tokenspace.cli.embed import embed
+from tokenspace.cli.heatmap import heatmap
 from tokenspace.cli.neighbors import neighbors
+from tokenspace.cli.norms import norms
 from tokenspace.cli.similarity import similarity
 from tokenspace.cli.train import train
 
@@ -61,5 +63,5 @@ def main(debug: bool) -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for _verb in (embed, neighbors, analogy, similarity, train):
+for _verb in (embed, neighbors, analogy, similarity, heatmap, norms, train):
     main.add_command(_verb)

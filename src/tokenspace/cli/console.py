@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from tokenspace.shown import shown as shown
+
 table_option = click.option(
     "-t",
     "--table",
@@ -34,15 +36,6 @@ def number(value: Any) -> float:
     import numpy as np
 
     return float(str(np.float32(value)))
-
-
-def shown(token: str) -> str:
-    """``token`` with what a terminal would obey, swallow or hide written as escapes.
-
-    >>> shown("king"), shown("\\x1b[31m"), shown(" a"), shown("")
-    ('king', "'\\\\x1b[31m'", "' a'", "''")
-    """
-    return token if token and token.isprintable() and token == token.strip() else repr(token)
 
 
 def note(message: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", default=0, show_default=True, help="Draws what a recipe learns and a plain table lacks."
 )
+@click.option("--steps", is_flag=True, help="Draw the steps as boxes, with the first token's numbers.")
 @click.option("--predict", is_flag=True, help="Score every token: hidden @ E.T, without a body between.")
 @click.option("--gradient", is_flag=True, help="Show which rows one step of gradient descent moves.")
 @json_option
@@ -33,6 +35,7 @@ def embed(
     pair: str | None,
     recipe: str | None,
     seed: int,
+    steps: bool,
     predict: bool,
     gradient: bool,
     as_json: bool,
@@ -42,9 +45,11 @@ def embed(
     Tokens, ids, the table's rows, × scale, + position, + segment: each step that the recipe has, with its
     shape. With no TEXT, each line of stdin is one; several lines make a padded batch (JSON: one line each).
     """
-    from tokenspace.cli import walk_view
+    from tokenspace.cli import steps_view, walk_view
     from tokenspace.walk import Pipeline
 
+    if steps and as_json:
+        raise click.UsageError("--steps draws what --json holds already: give one of them")
     lines = list(texts(text, "a TEXT"))
     if pair is not None and len(lines) != 1:
         raise click.UsageError(f"--pair goes with one text, found {len(lines)}")
@@ -55,7 +60,8 @@ def embed(
     for word in dict.fromkeys(word for walk in walks for word in walk.unknown):
         note(f"{shown(word)} is not in the vocabulary: its row is the unknown token's")
     if not as_json:
-        walk_view.show(pipeline, walks, predict, gradient)
+        draw = partial(steps_view.draw, pipeline, walks, pair) if steps else None
+        walk_view.show(pipeline, walks, predict, gradient, draw)
         return
     for described in [_described(pipeline, walk, len(walks) > 1, predict, gradient) for walk in walks]:
         echo_json(described)

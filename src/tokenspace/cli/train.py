@@ -94,6 +94,7 @@ def _report(table: Table, output: str, seconds: float, bar: _Bar, as_json: bool)
                 "output": output,
             }
         )
+    bar.draw_curve()
     note(f"{tokens:,} tokens in {seconds:.1f} s, {tokens / seconds:,.0f} tokens/s, loss {bar.loss:.4f}")
     if interrupted is not None:
         note(f"interrupted after {interrupted:.0%}: saved what there is")
@@ -149,6 +150,7 @@ class _Bar:
             transient=True,
         )
         self._task = self._bar.add_task("reading", total=1.0, rate="")
+        self._events: list[Any] = []
         self.tokens = 0
         self.loss = 0.0
 
@@ -159,7 +161,16 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def draw_curve(self) -> None:
+        """The loss over the whole run, where there is a terminal and training was long enough to tell."""
+        from tokenspace.cli.picture import screen
+        from tokenspace.plots import LossCurve
+
+        if len(self._events) >= 2 and not self._bar.disable:
+            screen(stderr=True).print(LossCurve.of(self._events))
+
     def show(self, event: Any) -> None:
+        self._events.append(event)
         self.tokens, self.loss = event.tokens, event.loss
         left = f"{event.eta_seconds // 60:.0f}:{event.eta_seconds % 60:02.0f} left"
         self._bar.update(

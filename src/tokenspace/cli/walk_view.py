@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rich.cells import cell_len, set_cell_size
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tokenspace.cli.console import shown
+from tokenspace.cli.picture import screen
 from tokenspace.reference import SinusoidalPositionalEncoding
 from tokenspace.shapes import Array, Float
 from tokenspace.walk import Candidate, Gradient, Pipeline, Walk
@@ -19,14 +20,27 @@ NUMBER_WIDTH = 8
 ALL_ROWS = 40  # of a longer text the first and last rows are shown
 
 
-def show(pipeline: Pipeline, walks: Sequence[Walk], predict: bool, gradient: bool) -> None:
-    """Print the walk of one text, or of a padded batch, on stdout; all is computed before any is printed."""
+def show(
+    pipeline: Pipeline,
+    walks: Sequence[Walk],
+    predict: bool,
+    gradient: bool,
+    draw: Callable[[Console], None] | None = None,
+) -> None:
+    """Print the walk of one text, or of a padded batch, on stdout; all is computed before any is printed.
+
+    ``draw`` prints the steps in another way.
+    """
     predictions = [pipeline.predict(walk) for walk in walks] if predict else []
     gradients = [pipeline.gradient(walk) for walk in walks] if gradient else []
-    console = Console(highlight=False)
+    console = screen()
     view = _View(pipeline, console)
-    if len(walks) == 1:
+    if draw is not None:
+        draw(console)
+        view.untrained()
+    elif len(walks) == 1:
         view.one(walks[0])
+        view.untrained()
     else:
         view.batch(walks)
     for walk, predicted in zip(walks, predictions, strict=False):
@@ -49,9 +63,12 @@ class _View:
             elif name == "output" and above in ("normalized", "projected"):
                 self._heading(name, "the transformer's input: the vectors above", rows.shape)
             else:
-                self._heading(name, self._meaning(name), rows.shape)
+                self._heading(name, meaning(self._pipeline, name), rows.shape)
                 self._rows(walk, rows, mark_repeats=name == "lookup")
                 above = name
+
+    def untrained(self) -> None:
+        """Which rows are none of the table's own."""
         if self._pipeline.untrained:
             drawn = " and ".join(self._pipeline.untrained)
             self._line(
@@ -123,23 +140,6 @@ class _View:
                 line.append(f"  segment {token.segment}", "dim")
             self._console.print(line)
 
-    def _meaning(self, name: str) -> str:
-        layer, table = self._pipeline.layer, self._pipeline.table
-        if name == "lookup":
-            return f"E[id]: one row of the table ({len(table):,} × {table.dim:,}) for each token"
-        if name == "scaled":
-            root = np.isclose(layer.token.scale or 0, table.dim**0.5)
-            return f"× √{table.dim} = {layer.token.scale:.4g}" if root else f"× {layer.token.scale:.6g}"
-        if name == "position":
-            kind = "sinusoidal" if isinstance(layer.position, SinusoidalPositionalEncoding) else "learned"
-            return f"+ a row for each position ({kind})"
-        if name == "output":
-            return "the transformer's input"
-        known = {"segment": "+ a row for each segment", "normalized": "LayerNorm of the sum"}
-        return known.get(
-            name, "× the projection matrix" if name == "projected" else f"+ a row for each {name}"
-        )
-
     def _heading(self, name: str, meaning: str, shape: tuple[int, ...] | None = None) -> None:
         line = Text("\n")
         line.append(f"{name:<11}", "bold")
@@ -157,22 +157,11 @@ class _View:
             if len(rows) > ALL_ROWS and ALL_ROWS // 2 <= t < len(rows) - ALL_ROWS // 2:
                 continue
             line = self._label(token.token, "" if walk.mask[t] else "dim")
-            self._numbers(line, row, reserve=30 if repeats else 0)
+            add_numbers(line, row, self._console.width - TOKEN_WIDTH - 4 - (30 if repeats else 0))
             seen = first_at.setdefault(token.id, t)
             if mark_repeats and seen != t:
                 line.append(f"  the row of position {seen} again", "dim")
             self._console.print(line)
-
-    def _numbers(self, line: Text, row: Float[Array, " D"], reserve: int) -> None:
-        """As many numbers as the line holds: the first ones, and the last behind an ellipsis."""
-        style = "{:8.3f}" if np.abs(row).max(initial=0) < 1000 else "{:8.1e}"
-        room = max(2, (self._console.width - TOKEN_WIDTH - 6 - reserve) // NUMBER_WIDTH)
-        cut = row if len(row) <= room else row[: room - 1]
-        for x in cut:
-            line.append(style.format(x), "yellow" if x >= 0 else "bright_blue")
-        if len(row) > room:
-            line.append(" …", "dim")
-            line.append(style.format(row[-1]), "yellow" if row[-1] >= 0 else "bright_blue")
 
     def _label(self, token: str, style: str = "") -> Text:
         token = shown(token)
@@ -182,3 +171,33 @@ class _View:
 
     def _line(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)
+
+
+def meaning(pipeline: Pipeline, name: str) -> str:
+    """What the step ``name`` does in this pipeline's layer."""
+    layer, table = pipeline.layer, pipeline.table
+    if name == "lookup":
+        return f"E[id]: one row of the table ({len(table):,} × {table.dim:,}) for each token"
+    if name == "scaled":
+        root = np.isclose(layer.token.scale or 0, table.dim**0.5)
+        return f"× √{table.dim} = {layer.token.scale:.4g}" if root else f"× {layer.token.scale:.6g}"
+    if name == "position":
+        kind = "sinusoidal" if isinstance(layer.position, SinusoidalPositionalEncoding) else "learned"
+        return f"+ a row for each position ({kind})"
+    if name == "output":
+        return "the transformer's input"
+    known = {"segment": "+ a row for each segment", "normalized": "LayerNorm of the sum"}
+    return known.get(name, "× the projection matrix" if name == "projected" else f"+ a row for each {name}")
+
+
+def add_numbers(line: Text, row: Float[Array, " D"], columns: int) -> None:
+    """As many numbers as ``columns`` hold, at least one: the first ones, and the last behind an ellipsis."""
+    style = "{:8.3f}" if np.abs(row).max(initial=0) < 1000 else "{:8.1e}"
+    room = max(1, (columns - 2) // NUMBER_WIDTH)
+    cut = row if len(row) <= room else row[: max(1, room - 1)]
+    for x in cut:
+        line.append(style.format(x), "yellow" if x >= 0 else "bright_blue")
+    if len(row) > room:
+        line.append(" …", "dim")
+    if len(row) > room > 1:
+        line.append(style.format(row[-1]), "yellow" if row[-1] >= 0 else "bright_blue")

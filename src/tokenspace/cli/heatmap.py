@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tokenspace.cli.console import echo_json, json_option, note, number, shown, table_option, texts
+from tokenspace.cli.picture import html_option, screen
+
+if TYPE_CHECKING:
+    from tokenspace.tokenizer import Tokenizer
+
+
+@click.command()
+@click.argument("word", nargs=-1)
+@table_option
+@click.option("--text", help="The rows of a text's tokens, in order.")
+@html_option
+@json_option
+def heatmap(word: tuple[str, ...], source: str, text: str | None, page: str | None, as_json: bool) -> None:
+    """The rows of WORDs as colors.
+
+    A line for each WORD, a column for each dimension (as many as the terminal holds). A word that
+    the vocabulary lacks is composed: the mean of the rows of its pieces. With no WORD and no --text, each
+    line of stdin is a word.
+    """
+    from tokenspace import formats
+    from tokenspace.atomic import check_writable
+    from tokenspace.plots import Heatmap, write_page
+
+    if text is not None and word:
+        raise click.UsageError("give WORDs or --text, not both")
+    if page is not None:
+        check_writable(page)
+    words = [] if text is not None else list(word or texts((), "a WORD"))
+    table = formats.load(source)
+    picture = Heatmap.of(table, words) if text is None else Heatmap.of_text(table, text)
+    if text is not None and table.tokenizer is not None:
+        for lost in _unknown(table.tokenizer, text):
+            note(f"{shown(lost)} is not in the vocabulary: its row is the unknown token's")
+    if page is not None:
+        write_page(picture.figure(), page, f"{len(picture.rows):,} rows of {source}")
+    if as_json:
+        echo_json(
+            {
+                "tokens": picture.labels,
+                "pieces": [row.tokens for row in picture.rows],
+                "ids": [row.ids for row in picture.rows],
+                "limit": number(picture.limit),
+                "values": [[number(x) for x in row] for row in picture.values],
+            }
+        )
+    elif page is not None:
+        click.echo(f"{page}: {len(picture.rows):,} rows × {table.dim:,} dimensions")
+    else:
+        screen().print(picture)
+
+
+def _unknown(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The words of ``text`` that became the unknown token, once each."""
+    one = tokenizer.encode(text)
+    spans = [span for i, span in zip(one.ids, one.spans, strict=True) if i == tokenizer.unk_id]
+    return list(dict.fromkeys(text[start:end] for start, end in spans if end > start))

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tokenspace.cli.console import echo_json, json_option, number, table_option
+from tokenspace.cli.picture import html_option, screen
+
+
+@click.command()
+@table_option
+@html_option
+@json_option
+def norms(source: str, page: str | None, as_json: bool) -> None:
+    """How long a table's rows are, by kind of token.
+
+    A histogram of Euclidean lengths for special, byte, word-initial, continuation and unused tokens.
+    """
+    from tokenspace import formats
+    from tokenspace.atomic import check_writable
+    from tokenspace.plots import Norms, write_page
+
+    if page is not None:
+        check_writable(page)
+    picture = Norms.of(formats.load(source))
+    if page is not None:
+        write_page(picture.figure(), page, f"lengths of the rows of {source}")
+    if as_json:
+        counts = picture.counts()
+        kinds = {
+            kind: _described(lengths) | {"counts": counts[kind].tolist()}
+            for kind, lengths in picture.by_kind().items()
+        }
+        echo_json(
+            {**_described(picture.lengths), "edges": [float(x) for x in picture.edges()], "kinds": kinds}
+        )
+    elif page is not None:
+        click.echo(f"{page}: {len(picture.lengths):,} rows")
+    else:
+        screen().print(picture)
+
+
+def _described(lengths: Any) -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        "rows": len(lengths),
+        "min": number(lengths.min()),
+        "median": number(np.median(lengths)),
+        "max": number(lengths.max()),
+    }
