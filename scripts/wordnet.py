@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path("/usr/share/wordnet")
 FILES = ("noun", "verb", "adj", "adv")
 _FILE_OF = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
+_FILE_OF_CODE = {"1": "noun", "2": "verb", "3": "adj", "4": "adv", "5": "adj"}
+_ANTONYM = re.compile(r" ! (\d{8}) ([nvasr]) ([0-9a-f]{4})")  # offset, part of speech, words of both synsets
 _INSTANCE = ("@i", "~i")
 _UNDER = ("~", "~i")
 
@@ -44,6 +46,51 @@ def below(lemma: str, entries: Sequence[Synset]) -> set[Key]:
         found |= under
         waiting += under
     return found
+
+
+def senses() -> dict[str, list[Key]]:
+    """Word (lower-case) -> every synset that holds it, by part of speech, the most used first within one."""
+    found: dict[str, list[Key]] = {}
+    for file in FILES:
+        for line in (FOLDER / f"index.{file}").read_text("latin-1").splitlines():
+            if not line.startswith(" "):
+                fields = line.split()
+                offsets = fields[-int(fields[2]) :]
+                found.setdefault(_plain(fields[0]), []).extend((file, offset) for offset in offsets)
+    return found
+
+
+def dominant_senses(senses: Mapping[str, Sequence[Key]]) -> dict[str, tuple[Key, int]]:
+    """Word -> the synset that WordNet's tagged texts use it for most often, and how often they do.
+
+    A few counts are for senses that the index no longer lists; they are passed over.
+    """
+    dominant: dict[str, tuple[Key, int]] = {}
+    for line in (FOLDER / "cntlist.rev").read_text("latin-1").splitlines():
+        name, number, count = line.split()  # hot%3:00:01:: 1 50
+        lemma, code = name.split("%", 1)
+        word = _plain(lemma)
+        listed = [key for key in senses.get(word, ()) if key[0] == _FILE_OF_CODE[code[0]]]
+        if int(number) <= len(listed) and int(count) > dominant.get(word, (None, 0))[1]:
+            dominant[word] = (listed[int(number) - 1], int(count))
+    return dominant
+
+
+def antonyms() -> set[tuple[str, str]]:
+    """Every two words that an antonym pointer links, in both orders."""
+    lemmas: dict[Key, list[str]] = {}
+    pointers = []
+    for file in FILES:
+        for line in (FOLDER / f"data.{file}").read_text("latin-1").splitlines():
+            if line.startswith(" "):
+                continue
+            entry = _parsed(file, line)
+            lemmas[entry.key] = entry.lemmas
+            for offset, target, words in _ANTONYM.findall(line.split("|", 1)[0]):
+                pointers.append((entry.key, (_FILE_OF[target], offset), words))
+    return {
+        (lemmas[a][int(words[:2], 16) - 1], lemmas[b][int(words[2:], 16) - 1]) for a, b, words in pointers
+    }
 
 
 def is_instance(symbol: str) -> bool:

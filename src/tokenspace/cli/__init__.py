@@ -13,6 +13,7 @@ import click
 from tokenspace import __version__
 from tokenspace.cli.analogy import analogy
 from tokenspace.cli.embed import embed
+from tokenspace.cli.evaluate import evaluate
 from tokenspace.cli.heatmap import heatmap
 from tokenspace.cli.neighbors import neighbors
 from tokenspace.cli.norms import norms
@@ -63,5 +64,5 @@ def main(debug: bool) -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for _verb in (embed, neighbors, analogy, similarity, heatmap, norms, train):
+for _verb in (embed, neighbors, analogy, similarity, evaluate, heatmap, norms, train):
     main.add_command(_verb)

@@ -1,19 +1,30 @@
-"""Questions to a table: what lies near a word, what completes an analogy, how alike two words are."""
+"""Questions to a table: what is near a word, what completes an analogy, how alike two are; and scores."""
 
 from tokenspace.geometry.analogy import analogy
+from tokenspace.geometry.analogy_questions import AnalogyScore, analogy_questions
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.cosine import cosine, unit_rows
+from tokenspace.geometry.evaluation import table_sha256
 from tokenspace.geometry.neighbors import Hit, neighbors
+from tokenspace.geometry.relations import RelationsScore, relations
 from tokenspace.geometry.similarity import Similarity, similarity
+from tokenspace.geometry.word_pairs import PairsScore, word_pairs
 
 __all__ = [
+    "AnalogyScore",
     "Hit",
+    "PairsScore",
+    "RelationsScore",
     "Resolved",
     "Similarity",
     "analogy",
+    "analogy_questions",
     "cosine",
     "neighbors",
+    "relations",
     "resolve",
     "similarity",
+    "table_sha256",
     "unit_rows",
+    "word_pairs",
 ]
