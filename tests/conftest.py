@@ -3,6 +3,7 @@
 from jaxtyping import install_import_hook
 
 ROOMS = (
+    "checkpoint",
     "formats",
     "geometry",
     "ids",

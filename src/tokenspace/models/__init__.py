@@ -1,4 +1,4 @@
-"""What is known of real models, as data: families, recipes, sizes; and checkpoints opened by their headers."""
+"""What is known of real models, as data: families, recipes, sizes; and checkpoints, opened by header."""
 
 from tokenspace.models import parameters, sizes
 from tokenspace.models.families import FAMILIES, RECIPES, Family, Recipe

@@ -77,7 +77,7 @@ class Checkpoint:
     def head(self) -> TensorInfo | None:
         """The output head's own weight; None if there is no head here, or it equals the input table."""
         own = self.find(self.family.head) if self.family else None
-        return None if own is None or _equal(own, self.input_embedding) else own
+        return None if own is None or same_bits(own, self.input_embedding) else own
 
     @property
     def tied(self) -> bool | None:
@@ -259,7 +259,7 @@ def _numbers(tensor: TensorInfo) -> Array:
     return read(tensor)
 
 
-def _equal(a: TensorInfo, b: TensorInfo) -> bool:
+def same_bits(a: TensorInfo, b: TensorInfo) -> bool:
     """Whether two tensors hold the same bits; stops at the first block of 64 MB that differs."""
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
