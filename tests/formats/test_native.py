@@ -142,7 +142,7 @@ def test_files_that_are_no_table(tmp_path):
     save_file(parts, tmp_path / "model.safetensors")
     with pytest.raises(TableFormatError, match="holds no tokenspace table"):
         ts.load(tmp_path / "model.safetensors")
-    (tmp_path / "text").write_text("king 0.1 0.2\n" * 10)
+    (tmp_path / "text").write_text("king and queen\n" * 10)
     with pytest.raises(TableFormatError):
         ts.load(tmp_path / "text")
     with pytest.raises(TableFormatError, match="there is no table 'wordent'"):

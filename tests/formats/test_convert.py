@@ -1,0 +1,120 @@
+import ml_dtypes
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+
+import tokenspace as ts
+from tokenspace import formats
+from tokenspace.errors import TableFormatError, VocabError
+from tokenspace.formats.convert import convert, losses
+
+FILES = {"t.vec": "word2vec-text", "t.bin": "word2vec-binary", "t.txt": "glove", "t.npy": "numpy"}
+
+
+@pytest.fixture(scope="module")
+def built_in() -> ts.Table:
+    """The built-in table cut to 30,000 rows of 100."""
+    table = ts.load("wordnet")
+    vocab = ts.Vocab([table.vocab[i] for i in range(30_000)], special=table.vocab.special)
+    return ts.Table(table.weight[:30_000], vocab, table.tokenizer, provenance=table.provenance)
+
+
+def gensims(path, name) -> tuple[list[str], np.ndarray]:
+    if name == "numpy":
+        vectors = KeyedVectors(100)
+        tokens = path.with_suffix(".vocab.txt").read_text("utf-8").split("\n")[:-1]
+        vectors.add_vectors(tokens, np.load(path).astype(np.float32))
+    else:
+        vectors = KeyedVectors.load_word2vec_format(
+            path, binary=name == "word2vec-binary", no_header=name == "glove"
+        )
+    return vectors.index_to_key, vectors.vectors
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves glove's open
+@pytest.mark.parametrize(("file", "name"), FILES.items())
+def test_30_000_rows_go_and_come_back_and_gensim_reads_them(file, name, built_in, tmp_path):
+    ts.save(built_in, tmp_path / "in.safetensors")
+    there = convert(tmp_path / "in.safetensors", tmp_path / file)
+    dtype = [] if name == "numpy" else ["dtype"]
+    assert there == (30_000, 100, name, True, [*dtype, "tokenizer", "special", "provenance"], [], 0)
+    back = convert(tmp_path / file, tmp_path / "back.safetensors")
+    assert back == (30_000, 100, "native", True, [], [], 0)
+    again = ts.load(tmp_path / "back.safetensors")
+    assert list(again.vocab) == list(built_in.vocab)
+    bits = np.asarray(built_in.weight, np.float32).view(np.uint32)
+    assert np.array_equal(np.asarray(again.weight, np.float32).view(np.uint32), bits)
+    tokens, vectors = gensims(tmp_path / file, name)
+    assert tokens == list(built_in.vocab)
+    assert np.array_equal(vectors.view(np.uint32), bits)
+
+
+def test_a_trained_table_opens_in_gensim(write, tmp_path):
+    table = ts.train.skipgram([write("text", "the cat and the dog\n" * 50)], dim=100, epochs=1, threads=1)
+    ts.save(table, tmp_path / "t.bin")
+    tokens, vectors = gensims(tmp_path / "t.bin", "word2vec-binary")
+    assert tokens == list(table.vocab)
+    assert np.array_equal(vectors, table.weight)
+    assert losses(table, "word2vec-binary") == ["tokenizer", "output", "special", "provenance"]
+
+
+def table(*tokens: str, special: tuple[int, ...] = ()) -> ts.Table:
+    weight = np.arange(2 * len(tokens), dtype=np.float32).reshape(-1, 2)
+    return ts.Table(weight, ts.Vocab(tokens, special=special))
+
+
+def test_a_token_that_would_be_lost_is_an_error_unless_asked_for(tmp_path):
+    ts.save(table("a b", "c", "\n", "[SEP]", special=(3,)), tmp_path / "in")
+    (tmp_path / "out").write_bytes(b"old")
+    with pytest.raises(VocabError, match=r"token 'a b' at id 0 \(and 1 more such tokens\)"):
+        convert(tmp_path / "in", tmp_path / "out", "word2vec-text")
+    assert (tmp_path / "out").read_bytes() == b"old"
+    done = convert(tmp_path / "in", tmp_path / "out", "word2vec-text", allow_loss=True)
+    assert done == (2, 2, "word2vec-text", False, ["rows", "special"], ["a b", "\n"], 0)
+    again = ts.load(tmp_path / "out")
+    assert list(again.vocab) == ["c", "[SEP]"]
+    assert again.weight.tolist() == [[2, 3], [6, 7]]
+
+
+def test_nothing_is_written_if_no_row_can_be(tmp_path):
+    ts.save(table("a b"), tmp_path / "in")
+    with pytest.raises(TableFormatError, match="none of this table's tokens"):
+        convert(tmp_path / "in", tmp_path / "out.vec", allow_loss=True)
+    assert not (tmp_path / "out.vec").exists()
+
+
+def test_native_to_native_loses_nothing(tmp_path):
+    assert convert("wordnet", tmp_path / "out").lost == []
+    assert (tmp_path / "out").read_bytes() == formats.BUILT_IN["wordnet"].read_bytes()
+
+
+def test_repeated_tokens_are_counted(tmp_path):
+    ts.save(table("a", "b", "a"), tmp_path / "in")
+    assert convert(tmp_path / "in", tmp_path / "out.vec").repeated == 1
+
+
+def test_a_file_can_be_converted_onto_itself(tmp_path):
+    ts.save(table("a", "b"), tmp_path / "t.npy")
+    assert convert(tmp_path / "t.npy", tmp_path / "t.npy").lossless
+    assert ts.load(tmp_path / "t.npy").weight.tolist() == [[0, 1], [2, 3]]
+
+
+def test_bfloat16_keeps_its_values(tmp_path):
+    weight = np.array([[0.1, 2]], ml_dtypes.bfloat16)
+    ts.save(ts.Table(weight, ts.Vocab(["a"])), tmp_path / "in")
+    assert convert(tmp_path / "in", tmp_path / "out.npy").lost == ["dtype"]
+    assert np.array_equal(ts.load(tmp_path / "out.npy").weight, weight.astype(np.float32))
+
+
+@pytest.mark.parametrize("damage", ["value", "sign of zero", "token"])
+def test_a_file_that_reads_back_differently_is_not_called_equal(damage, tmp_path, monkeypatch):
+    ts.save(table("a", "b"), tmp_path / "in")
+    other = {
+        "value": ts.Table(np.array([[0, 1], [2, 4]], np.float32), ts.Vocab(["a", "b"])),
+        "sign of zero": ts.Table(np.array([[-0.0, 1], [2, 3]], np.float32), ts.Vocab(["a", "b"])),
+        "token": table("a", "c"),
+    }[damage]
+    broken = formats.FORMATS["glove"]._replace(load=lambda path: other)
+    monkeypatch.setitem(formats.FORMATS, "glove", broken)
+    with pytest.raises(TableFormatError, match="reads back as another table"):
+        convert(tmp_path / "in", tmp_path / "out.txt")

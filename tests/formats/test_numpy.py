@@ -1,0 +1,175 @@
+import contextlib
+import io
+import os
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenspace import atomic
+from tokenspace.errors import OutputError, TableFormatError, VocabError
+from tokenspace.formats import numpy as npy
+from tokenspace.table import Table
+from tokenspace.vocab import Vocab
+
+TINY = Table(np.array([[1, -2], [0.1, -0.0]], np.float32), Vocab(["a b", "é"]))
+HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }"
+DATA = b"\x00\x00\x80?\x00\x00\x00\xc0\xcd\xcc\xcc=\x00\x00\x00\x80"
+
+
+def array(header: bytes = HEADER, data: bytes = DATA) -> bytes:
+    padded = header.ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + data
+
+
+def test_these_bytes(tmp_path):
+    npy.save(TINY, tmp_path / "t.npy")
+    assert sorted(os.listdir(tmp_path)) == ["t.npy", "t.vocab.txt"]
+    assert (tmp_path / "t.npy").read_bytes() == array()
+    assert (tmp_path / "t.vocab.txt").read_bytes() == b"a b\n\xc3\xa9\n"
+    again = npy.load(tmp_path / "t.npy")
+    assert isinstance(again.weight, np.memmap)
+    assert list(again.vocab) == ["a b", "é"]
+    assert again.weight.view(np.uint32).tolist() == TINY.weight.view(np.uint32).tolist()
+    assert np.array_equal(np.load(tmp_path / "t.npy"), TINY.weight)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [
+        ("<f4", np.float32),
+        (">f4", np.float32),
+        ("<f2", np.float16),
+        (">f2", np.float16),
+        ("<f8", np.float32),
+    ],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_numpy_saves_is_read(dtype, kept, order, tmp_path, write):
+    weight = np.asarray(np.arange(6).reshape(3, 2) / 7, dtype, order=order)
+    np.save(tmp_path / "t.npy", weight)
+    write("t.vocab.txt", "a\r\n\nc")
+    table = npy.load(tmp_path / "t.npy")
+    assert table.weight.dtype == kept
+    assert np.array_equal(table.weight, weight.astype(kept))
+    assert list(table.vocab) == ["a", "", "c"]
+
+
+def test_version_2_headers_are_read(tmp_path, write):
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, TINY.weight, version=(2, 0))
+    write("t.vocab.txt", "a\nb\n")
+    assert np.array_equal(npy.load(write("t.npy", buffer.getvalue())).weight, TINY.weight)
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [(np.float16, np.float16), (ml_dtypes.bfloat16, np.float32)])
+def test_narrow_numbers_keep_their_values(dtype, kept, tmp_path):
+    weight = np.arange(6).reshape(3, 2).astype(dtype)
+    npy.save(Table(weight, Vocab(["a", "b", "c"])), tmp_path / "t.npy")
+    again = npy.load(tmp_path / "t.npy").weight
+    assert again.dtype == kept
+    assert np.array_equal(again, weight.astype(kept))
+
+
+@pytest.mark.parametrize(
+    ("content", "vocabulary", "message"),
+    [
+        (b"PK\x03\x04", "a\nb\n", r"no .npy file of version 1.0 or 2.0"),
+        (array()[:60], "a\nb\n", r"\(byte 8\): the header of this .npy file is damaged"),
+        (array(HEADER[:-20]), "a\nb\n", "header of this .npy file is damaged"),
+        (array(b"[" * 100), "a\nb\n", "header of this .npy file is damaged"),
+        (array(HEADER.replace(b"(2, 2)", b"(-2, 2)")), "a\nb\n", "damaged"),
+        (array(HEADER.replace(b"(2, 2)", b"7")), "a\nb\n", "damaged"),
+        (array(HEADER.replace(b"<f4", b"<i4")), "a\nb\n", r"its numbers are '<i4'; a table's are float16"),
+        (array(HEADER.replace(b"<f4", b"|O")), "a\nb\n", r"its numbers are '\|O'"),
+        (
+            array(HEADER.replace(b"(2, 2)", b"(4,)")),
+            "a\nb\n",
+            r"an array of shape \(4,\); a table is \(V, D\)",
+        ),
+        (array(HEADER.replace(b"(2, 2)", b"(0, 2)"), b""), "", r"shape \(0, 2\); a table is"),
+        (array(HEADER.replace(b"(2, 2)", b"(2, 99999999999)")), "a\nb\n", r"bytes; 16 are there"),
+        (array(data=DATA[:-1]), "a\nb\n", "16 bytes; 15 are there: is the file cut off"),
+        (array(), "a\n", r"has 2 rows, .*t\.vocab\.txt 1 lines; each row needs a token"),
+        (array(), "a\nb\nc\n", "has 2 rows, .* 3 lines"),
+        (array(), b"a\n\xff\n", r"t\.vocab\.txt, line 2 \(byte 2\): the token b'\\xff' is not UTF-8"),
+        (
+            array(data=DATA[:-4] + b"\0\0\xc0\x7f"),
+            "a\nb\n",
+            r"t\.npy: row 1 of the table, token 'b', holds NaN",
+        ),
+    ],
+)
+def test_damage_is_named(content, vocabulary, message, write):
+    path = write("t.npy", content)
+    write("t.vocab.txt", vocabulary)
+    with pytest.raises(TableFormatError, match=message):
+        npy.load(path)
+
+
+def test_an_array_of_pickles_is_not_opened(tmp_path, write):
+    np.save(tmp_path / "t.npy", np.array([[{}]]), allow_pickle=True)
+    write("t.vocab.txt", "a\n")
+    with pytest.raises(TableFormatError, match="its numbers are"):
+        npy.load(tmp_path / "t.npy")
+
+
+def test_half_a_table_names_the_missing_file(write):
+    with pytest.raises(TableFormatError, match=r"there is no .*t\.vocab\.txt; .* two files, t\.npy and"):
+        npy.load(write("t.npy", array()))
+
+
+@pytest.mark.parametrize("token", ["a\n", "a\r", "\udcff"])
+def test_a_token_that_would_not_come_back_is_refused(token, tmp_path):
+    with pytest.raises(VocabError, match="native can hold it"):
+        npy.save(Table(np.ones((1, 1), np.float32), Vocab([token])), tmp_path / "t.npy")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_crash_leaves_no_array_beside_other_tokens(calls, tmp_path, monkeypatch):
+    """The process dies at the first or at the second of the two renames."""
+    npy.save(TINY, tmp_path / "t.npy")
+    before = {name: (tmp_path / name).read_bytes() for name in ("t.npy", "t.vocab.txt")}
+
+    class Died(BaseException):
+        pass
+
+    renames = []
+
+    def dying(fresh, target):
+        renames.append(target)
+        if len(renames) == calls:
+            raise Died
+        os.replace(fresh, target)
+
+    monkeypatch.setattr(atomic.Path, "replace", dying)
+    with pytest.raises(Died):
+        npy.save(Table(TINY.weight * 2, Vocab(["new", "names"])), tmp_path / "t.npy")
+    after = {name: (tmp_path / name).read_bytes() for name in before if (tmp_path / name).exists()}
+    assert after == before or "t.npy" not in after
+
+
+def test_the_old_table_stays_if_writing_fails(tmp_path):
+    npy.save(TINY, tmp_path / "t.npy")
+    with pytest.raises(TableFormatError, match="NaN"):
+        npy.save(Table(np.full((2, 2), np.nan, np.float32), Vocab(["c", "d"])), tmp_path / "t.npy")
+    (tmp_path / "u.vocab.txt").mkdir()
+    with pytest.raises(OutputError, match="is a directory"):
+        npy.save(TINY, tmp_path / "u.npy")
+    assert list(npy.load(tmp_path / "t.npy").vocab) == ["a b", "é"]
+    assert sorted(os.listdir(tmp_path)) == ["t.npy", "t.vocab.txt", "u.vocab.txt"]
+
+
+@given(data=st.data())
+def test_a_mutated_file_loads_or_is_refused(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("t")
+    mutated = bytearray(array())
+    for _ in range(data.draw(st.integers(1, 3))):
+        mutated[data.draw(st.integers(0, 75))] = data.draw(st.integers(0, 255))
+    (folder / "t.npy").write_bytes(mutated)
+    (folder / "t.vocab.txt").write_bytes(b"a\nb\n")
+    with contextlib.suppress(TableFormatError):
+        assert npy.load(folder / "t.npy").weight.shape == (2, 2)

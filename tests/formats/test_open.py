@@ -1,0 +1,59 @@
+import json
+
+import numpy as np
+import pytest
+
+import tokenspace as ts
+from tokenspace import formats
+from tokenspace.errors import TableFormatError
+
+TABLE = ts.Table(np.array([[1, 0.5], [3, 4]], np.float32), ts.Vocab(["king", "queen"]))
+
+
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_content_tells_the_format_and_the_name_does_not(name, tmp_path):
+    for file in ("x.npy", "x.txt", "x.bin", "x.vec", "x.safetensors", "x"):
+        ts.save(TABLE, tmp_path / file, name)
+        assert formats.sniff(tmp_path / file) == name
+        assert np.array_equal(ts.load(tmp_path / file).weight, TABLE.weight)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("x.vec", "word2vec-text"),
+        ("x.bin", "word2vec-binary"),
+        ("x.txt", "glove"),
+        ("x.NPY", "numpy"),
+        ("x.safetensors", "native"),
+        ("x", "native"),
+        ("x.unknown", "native"),
+    ],
+)
+def test_the_suffix_tells_what_to_write_where_no_format_is_named(file, name, tmp_path):
+    ts.save(TABLE, tmp_path / file)
+    assert formats.sniff(tmp_path / file) == name
+
+
+def test_a_format_that_does_not_exist(tmp_path):
+    with pytest.raises(TableFormatError, match="no table format 'gguf'; there are native, word2vec-text"):
+        ts.save(TABLE, tmp_path / "x", "gguf")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"its start is b''"),
+        (b"words and words\n", "no table in a format known here"),
+        (b"\x1f\x8b\x08\x00", "it looks like gzip; unpack"),
+        (b"PK\x03\x04....", "it looks like zip"),
+        (b"\x80\x04\x95", "it looks like a pickle"),
+        (json.dumps({"a": [1]}).encode(), "no table in a format known here"),
+    ],
+)
+def test_what_is_no_table_is_named(content, message, write):
+    path = write("x.bin", content)
+    with pytest.raises(TableFormatError, match=message) as error:
+        ts.load(path)
+    assert str(path) in str(error.value)
