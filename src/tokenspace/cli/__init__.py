@@ -12,6 +12,7 @@ import click
 
 from tokenspace import __version__
 from tokenspace.cli.analogy import analogy
+from tokenspace.cli.convert import convert
 from tokenspace.cli.embed import embed
 from tokenspace.cli.evaluate import evaluate
 from tokenspace.cli.heatmap import heatmap
@@ -64,5 +65,5 @@ def main(debug: bool) -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for _verb in (embed, neighbors, analogy, similarity, evaluate, heatmap, norms, train):
+for _verb in (embed, neighbors, analogy, similarity, evaluate, heatmap, norms, train, convert):
     main.add_command(_verb)

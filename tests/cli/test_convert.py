@@ -1,0 +1,67 @@
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tokenspace as ts
+from tokenspace.cli import main
+from tokenspace.cli.convert import FORMATS, PARTS
+from tokenspace.formats import open as formats
+
+
+def run(*arguments: str, exit_code: int = 0):
+    result = CliRunner().invoke(main, ["convert", *arguments], catch_exceptions=False)
+    assert result.exit_code == exit_code, result.stderr
+    return result
+
+
+@pytest.fixture
+def awkward(tmp_path) -> str:
+    """Four rows, two tokens that word2vec's formats can't hold, one that repeats."""
+    tokens = ["a b", "cat", "\n", "cat"]
+    ts.save(ts.Table(np.ones((4, 2), np.float16), ts.Vocab(tokens, special=[1])), tmp_path / "in")
+    return str(tmp_path / "in")
+
+
+def test_the_choices_are_the_library_s():
+    assert list(formats.FORMATS) == FORMATS
+
+
+def test_json_is_as_designed(tmp_path):
+    result = run("wordnet", str(tmp_path / "w.npy"), "--json")
+    assert json.loads(result.stdout) == {
+        "rows": 33_003,
+        "dim": 100,
+        "format": "numpy",
+        "lossless": True,
+        "lost": ["tokenizer", "special", "provenance"],
+        "left_out": [],
+        "repeated": 0,
+    }
+    assert result.stderr == ""
+
+
+def test_what_is_lost_is_said(awkward, tmp_path):
+    out = str(tmp_path / "w")
+    result = run(awkward, out, "--to", "word2vec-binary", "--allow-loss")
+    assert result.stdout == f"{out}: 2 rows × 2, word2vec-binary; read back: tokens and values equal\n"
+    assert result.stderr.splitlines() == [
+        "left out 2 rows whose tokens word2vec-binary can't hold: 'a b', '\\n'",
+        "1 tokens repeat an earlier one; each keeps its row here, gensim reads the first",
+        "word2vec-binary has no place for the width of its numbers (written as float32: the same values)",
+        "word2vec-binary has no place for which tokens are special",
+    ]
+    assert set(PARTS) >= {"rows", "dtype", "special"}
+
+
+def test_a_token_that_would_be_lost_is_one_line_and_status_1(awkward, tmp_path):
+    result = run(awkward, str(tmp_path / "w.vec"), exit_code=1)
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "token 'a b' at id 0 (and 1 more such tokens) would not be read back" in result.stderr
+    assert not (tmp_path / "w.vec").exists()
+
+
+def test_an_unknown_format_is_a_usage_mistake(awkward, tmp_path):
+    run(awkward, str(tmp_path / "w"), "--to", "gguf", exit_code=2)
