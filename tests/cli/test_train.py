@@ -18,6 +18,18 @@ def train(folder, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+def sent_to(terminal: int) -> bytes:
+    """All that a process writes to a pseudo-terminal until it ends."""
+    seen = b""
+    try:
+        while block := os.read(terminal, 4096):
+            seen += block
+    except OSError:  # the terminal is gone when the process is
+        pass
+    os.close(terminal)
+    return seen
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
@@ -114,13 +126,41 @@ def test_a_terminal_sees_progress(folder):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
-    seen = b""
-    try:
-        while block := os.read(ours, 4096):
-            seen += block
-    except OSError:  # the terminal is gone when the process is
-        pass
-    os.close(ours)
+    seen = sent_to(ours)
     assert process.wait() == 0
     for part in (b"epoch ", b"/1000", b"tokens/s", b"loss ", b" left"):
         assert part in seen
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]], ids=["plain", "json"])
+def test_a_terminal_sees_the_loss_curve_at_the_end(folder, json_too):
+    command = [
+        sys.executable,
+        "-m",
+        "tokenspace",
+        "train",
+        "text.txt",
+        "-o",
+        "t",
+        "--snapshots",
+        "3",
+        *json_too,
+    ]
+    ours, theirs = pty.openpty()
+    settings = os.environ | {"COLUMNS": "60", "NO_COLOR": "1"}
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=theirs, env=settings)
+    os.close(theirs)
+    seen = sent_to(ours)
+    stdout = process.communicate()[0].decode()
+    assert process.returncode == 0
+    curve = seen.decode().split("loss\r\n")[-1]
+    assert any("⠀" < glyph <= "⣿" for glyph in curve)
+    assert "tokens, epoch 50 of 50" in curve
+    assert "│" not in stdout
+    assert stdout.count("\n") == 1
+
+
+def test_a_pipe_sees_no_curve(folder):
+    result = train(folder, "text.txt", "-o", "t", "--snapshots", "3")
+    assert "│" not in result.stderr + result.stdout
+    assert "75%: saved t.snapshot-3" in result.stderr

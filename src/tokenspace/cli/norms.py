@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, number, table_option
+from tokenspace.cli.console import echo_json, json_option, table_option
 from tokenspace.cli.picture import html_option, screen
 
 
@@ -33,7 +33,7 @@ def norms(source: str, page: str | None, as_json: bool) -> None:
             for kind, lengths in picture.by_kind().items()
         }
         echo_json(
-            {**_described(picture.lengths), "edges": [float(x) for x in picture.edges()], "kinds": kinds}
+            {**_described(picture.lengths), "edges": [_rounded(x) for x in picture.edges()], "kinds": kinds}
         )
     elif page is not None:
         click.echo(f"{page}: {len(picture.lengths):,} rows")
@@ -46,7 +46,11 @@ def _described(lengths: Any) -> dict[str, Any]:
 
     return {
         "rows": len(lengths),
-        "min": number(lengths.min()),
-        "median": number(np.median(lengths)),
-        "max": number(lengths.max()),
+        "min": _rounded(lengths.min()),
+        "median": _rounded(np.median(lengths)),
+        "max": _rounded(lengths.max()),
     }
+
+
+def _rounded(length: Any) -> float:
+    return float(f"{length:.7g}")  # as many digits as the table's float32 can vouch for

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPED = 80  # columns where there is no terminal to ask
+ROWS = 25  # nothing drawn here looks at it; rich would ask a dumb terminal for 80 columns without
 
 
 def _page_name(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -35,7 +36,7 @@ def screen(stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, width=_columns(stream))
+    return Console(stderr=stderr, highlight=False, width=_columns(stream), height=ROWS)
 
 
 def _columns(stream: object) -> int:

@@ -86,7 +86,7 @@ class _Drawing:
     def sample(self, label: str, row: Float[Array, " D"]) -> Text:
         """The first numbers of one token's row, as many as the box holds."""
         margin = min(LABEL, self._inner // 3)
-        line = Text(fitted(shown(label), margin), "dim")
+        line = Text.assemble((fitted(shown(label), margin), "dim"))
         add_numbers(line, row, self._inner - margin)
         return line
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +69,9 @@ def train(
             tokenizer=tokenizer,
             lowercase=lowercase,
             snapshots=snapshots,
-            on_snapshot=_Snapshots(output).save,
+            on_snapshot=_Snapshots(output, bar.note).save,
             progress=bar.show,
-            on_note=note,
+            on_note=bar.note,
             **settings,
         )
     seconds = time.perf_counter() - begin
@@ -119,8 +120,9 @@ def _tokenizer(source: str, files: tuple[str, ...], vocab_size: int, lowercase: 
 class _Snapshots:
     """Saves tables beside ``output``: table.safetensors → table.snapshot-1.safetensors, …-2, …"""
 
-    def __init__(self, output: str):
+    def __init__(self, output: str, note: Callable[[str], None]):
         self._output = Path(output)
+        self._note = note
         self._saved = 0
 
     def save(self, fraction: float, table: Table) -> None:
@@ -129,7 +131,7 @@ class _Snapshots:
         self._saved += 1
         path = self._output.with_name(f"{self._output.stem}.snapshot-{self._saved}{self._output.suffix}")
         formats.save(table, path)
-        note(f"{fraction:.0%}: saved {path}")
+        self._note(f"{fraction:.0%}: saved {path}")
 
 
 class _Bar:
@@ -160,6 +162,10 @@ class _Bar:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+    def note(self, message: str) -> None:
+        """A remark, above the bar where there is one."""
+        self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     def draw_curve(self) -> None:
         """The loss over the whole run, where there is a terminal and training was long enough to tell."""

@@ -6,7 +6,7 @@ In a terminal each row is a line and each dimension a column. Without color, pos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ class Heatmap:
     limit: float
 
     @classmethod
-    def of(cls, table: Table, queries: Sequence[str | int | ArrayLike]) -> Heatmap:
+    def of(cls, table: Table, queries: Iterable[str | int | ArrayLike]) -> Heatmap:
         """The rows of words, ids or vectors; a word that the vocabulary lacks is composed (see ``resolve``).
 
         ``ShapeError`` if there is none.
@@ -161,7 +161,7 @@ class Heatmap:
 
 
 def heatmap(
-    table: Table, queries: Sequence[str | int | ArrayLike] | None = None, *, text: str | None = None
+    table: Table, queries: Iterable[str | int | ArrayLike] | None = None, *, text: str | None = None
 ) -> plotly.graph_objects.Figure:
     """Rows as colors, as a plotly figure: those of words, ids or vectors, or of a text's tokens.
 

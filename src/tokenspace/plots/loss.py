@@ -37,6 +37,8 @@ class Event(Protocol):
 class LossCurve:
     """The loss (P,) after so many tokens read (P,), in the order of training; ``until`` names the end.
 
+    A loss is the mean since the point before it.
+
     ``rich.print(curve)`` draws it as wide as the terminal is, ``figure()`` with plotly.
     """
 
@@ -113,7 +115,7 @@ class LossCurve:
 
     def _heights(self, columns: int, rows: int) -> tuple[int, list[int]]:
         """The first column of dots that the curve reaches, and from there on the row of each, 0 on top."""
-        places = np.rint(self.tokens / self.tokens[-1] * (columns - 1)).astype(int)
+        places = np.rint(self.tokens / max(self.tokens[-1], 1) * (columns - 1)).astype(int)
         points = np.bincount(places)
         filled = np.flatnonzero(points)
         means = np.bincount(places, self.losses)[filled] / points[filled]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KINDS: tuple[Kind, ...] = get_args(Kind)
 BINS = 40
 BARS = " ▁▂▃▄▅▆▇█"
+_ROUNDING = 1e-5
 _NAMES = max(map(len, KINDS))
 _COLUMN = 9
 _FIGURES = _NAMES + 4 * _COLUMN + 2  # columns of a line before its bars
@@ -41,7 +42,7 @@ class Norms:
     >>> table = Table(np.array([[3, 4], [0, 0]], np.float32), Vocab(["cat", "[PAD]"], special=[1]))
     >>> norms = Norms.of(table)
     >>> norms.lengths, norms.counts(bins=2)
-    (array([5., 0.], dtype=float32), {'special': array([1, 0]), 'word-initial': array([0, 1])})
+    (array([5., 0.]), {'special': array([1, 0]), 'word-initial': array([0, 1])})
     """
 
     lengths: Float[Array, " V"]
@@ -50,7 +51,8 @@ class Norms:
     @classmethod
     def of(cls, table: Table) -> Norms:
         """Of every row of ``table``; ``TableFormatError`` if one holds NaN or infinity."""
-        lengths = np.concatenate([np.sqrt(dots(rows, rows)) for _, rows in row_blocks(table)])
+        blocks = (rows.astype(np.float64) for _, rows in row_blocks(table))  # a square may pass float32
+        lengths = np.concatenate([np.sqrt(dots(rows, rows)) for rows in blocks])
         kinds = [KINDS.index(table.vocab.kind(i)) for i in range(len(table))]
         return cls(lengths, np.array(kinds, np.uint8))
 
@@ -61,8 +63,14 @@ class Norms:
         }
 
     def edges(self, bins: int = BINS) -> Float[Array, " edges"]:
-        """The ends of ``bins`` equal ranges from the shortest row to the longest: ``bins`` + 1 lengths."""
-        return np.histogram_bin_edges(self.lengths.astype(np.float64), bins)
+        """The ends of ``bins`` equal ranges from the shortest row to the longest: ``bins`` + 1 lengths.
+
+        Rows that are equally long but for rounding stand in the middle, between 0 and twice their length.
+        """
+        low, high = float(self.lengths.min()), float(self.lengths.max())
+        if high - low <= _ROUNDING * high:
+            low, high = 0.0, 2 * high or 1.0
+        return np.linspace(low, high, bins + 1)
 
     def counts(self, bins: int = BINS) -> dict[Kind, Int[Array, " bins"]]:
         """How many rows of each kind lie in each range of ``edges``."""

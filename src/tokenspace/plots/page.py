@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -18,6 +19,14 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
 )
+# Its buttons are named, since plotly's own choice has one that sends the chart to its maker's server.
+_CONFIG = {
+    "responsive": True,
+    "displaylogo": False,
+    "modeBarButtons": [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
+    "plotlyServerURL": "",
+    "typesetMath": False,  # a token $x$ is no formula
+}
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -34,7 +43,7 @@ _PAGE = """<!DOCTYPE html>
 <script>{plotly}</script>
 <script>
 const figure = JSON.parse(document.getElementById("figure").textContent);
-Plotly.newPlot("picture", figure.data, figure.layout, {{ responsive: true, displaylogo: false }});
+Plotly.newPlot("picture", figure.data, figure.layout, {config});
 </script>
 </body>
 </html>
@@ -62,6 +71,7 @@ def write_page(figure: plotly.graph_objects.Figure, path: str | os.PathLike[str]
         title=html.escape(title),
         figure=figure.to_json().replace("<", "\\u003c"),  # no token can end the script element
         plotly=get_plotlyjs(),
+        config=json.dumps(_CONFIG),
     )
     with replacing(path) as fresh:
         fresh.write_text(page, encoding="utf-8")
