@@ -126,3 +126,19 @@ def test_a_family_that_is_not_known_counts_by_shape(tmp_path):
     save_file(tensors | {"other.weight": torch.rand(50, 4)}, tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match="2 tensors have vocab_size = 50 rows"):
         count(open_checkpoint(tmp_path))
+
+
+def test_quantized_weights_are_refused(tmp_path):
+    transformers.GPT2LMHeadModel(GPT2).save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["transformer.h.0.mlp.c_fc.qweight"] = torch.ones(8, 4, dtype=torch.int32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"'transformer[^']*qweight' is I32, a quantized weight"):
+        count(open_checkpoint(tmp_path))
+
+
+def test_a_table_without_rows(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    save_file({"wte.weight": torch.empty(0, 8)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match="holds no parameters"):
+        count(open_checkpoint(tmp_path))

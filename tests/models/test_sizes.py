@@ -49,6 +49,12 @@ def test_a_name_like_no_other(typed):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("typed", ["./gpt2", "/models/gpt2", "~/gpt2", "some/where/gpt2"])
+def test_a_path_is_no_name(typed):
+    with pytest.raises(CheckpointError):
+        find(typed)
+
+
 @pytest.mark.parametrize("model", MODELS.values(), ids=lambda model: model.name)
 def test_sizes_are_possible(model):
     assert 0 < model.tokens <= model.vocab

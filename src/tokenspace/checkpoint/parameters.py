@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tokenspace.errors import CheckpointError
 from tokenspace.models.open import Checkpoint, same_bits
 from tokenspace.models.safetensors import TensorInfo
 
-_FLOATING = ("F", "BF")  # how the names of such dtypes begin
 _BUFFER_NAMES = (".masked_bias", ".inv_freq")  # constants that older files store
 
 
@@ -44,9 +44,15 @@ def count(checkpoint: Checkpoint) -> CheckpointParameters:
 
     Sizes come from the headers; numbers are read only to tell whether two tensors are copies: one with the
     input table's shape, and a bias that BERT's kin store under two names. ``CheckpointError`` if the input
-    table is not known.
+    table is not known, or weights are quantized.
     """
     table = checkpoint.input_embedding
+    for tensor in checkpoint.tensors.values():
+        if not _is_floating(tensor) and tensor.name.endswith("weight"):
+            raise CheckpointError(
+                f"{checkpoint.folder}: {tensor.name!r} is {tensor.dtype}, a quantized weight, whose shape "
+                "need not tell how many parameters it stands for; count the model that it was made from"
+            )
     buffers = tuple(name for name, tensor in checkpoint.tensors.items() if _is_buffer(tensor))
     copies = _copies(checkpoint, table)
     counted = {
@@ -56,6 +62,10 @@ def count(checkpoint: Checkpoint) -> CheckpointParameters:
     }
     bias = checkpoint.find(checkpoint.family.head_bias) if checkpoint.family else None
     head = sum(counted[tensor.name] for tensor in (checkpoint.head, bias) if tensor)
+    if not sum(counted.values()):
+        raise CheckpointError(
+            f"{checkpoint.folder} holds no parameters: {table.name!r} is {list(table.shape)}"
+        )
     vocab, dim = table.shape
     return CheckpointParameters(
         input=table,
@@ -88,4 +98,8 @@ def _is_buffer(tensor: TensorInfo) -> bool:
     GPT-2's files hold ``attn.bias``, the causal mask as a (1, 1, T, T) tensor of floats.
     """
     mask = tensor.name.endswith(".bias") and len(tensor.shape) == 4
-    return not tensor.dtype.startswith(_FLOATING) or mask or tensor.name.endswith(_BUFFER_NAMES)
+    return not _is_floating(tensor) or mask or tensor.name.endswith(_BUFFER_NAMES)
+
+
+def _is_floating(tensor: TensorInfo) -> bool:
+    return tensor.dtype.startswith(("F", "BF"))

@@ -18,6 +18,7 @@ from tokenspace.cli.evaluate import evaluate
 from tokenspace.cli.heatmap import heatmap
 from tokenspace.cli.neighbors import neighbors
 from tokenspace.cli.norms import norms
+from tokenspace.cli.params import params
 from tokenspace.cli.similarity import similarity
 from tokenspace.cli.train import train
 
@@ -65,5 +66,5 @@ def main(debug: bool) -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for _verb in (embed, neighbors, analogy, similarity, evaluate, heatmap, norms, train, convert):
+for _verb in (embed, neighbors, analogy, similarity, evaluate, heatmap, norms, params, train, convert):
     main.add_command(_verb)

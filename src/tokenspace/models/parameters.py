@@ -171,7 +171,7 @@ def gpt2_shaped(vocab: int, dim: int, layers: int, ffn: int | None = None, tied:
     ffn = 4 * dim if ffn is None else ffn
     _check_sizes(vocab=vocab, dim=dim, layers=layers, ffn=ffn)
     model = Model(
-        "own size",
+        "a decoder shaped as GPT-2",
         dim,
         layers,
         1,
@@ -180,7 +180,7 @@ def gpt2_shaped(vocab: int, dim: int, layers: int, ffn: int | None = None, tied:
         architecture=GPT2,
         vocab=vocab,
         tokens=vocab,
-        tokenizer="any",
+        tokenizer="any tokenizer",
         tied=tied,
         position_rows=1024,
         source="the sizes given",

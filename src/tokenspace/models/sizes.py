@@ -95,7 +95,8 @@ def find(name: str) -> Model:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]", "", name.rsplit("/", 1)[-1].lower())
+    owner_and_name = re.fullmatch(r"[^./~][^/]*/([^/]+)", name)  # not a path: ./gpt2, /models/gpt2, ~/gpt2
+    return re.sub(r"[^a-z0-9./]", "", (owner_and_name[1] if owner_and_name else name).lower())
 
 
 _WORDPIECE = "WordPiece"
