@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tokenspace.geometry.word_pairs import PairsScore
 
 _LISTS = ("--pairs", "--analogies")
+_WIDTH = 80  # columns; what the widest grid needs
 _PATIENCE = 1.0  # seconds without a progress bar
 
 
@@ -102,6 +103,8 @@ def evaluate(
     for score in scores.pairs:
         if score.header is not None:
             note(f"{score.file}: the first line was taken as a header: {shown(score.header)}")
+        if score.composed:
+            note(f"{score.file}: pairs with a word composed of its pieces: {score.composed:,}")
     if as_json:
         echo_json(_as_json(scores))
     else:
@@ -181,6 +184,8 @@ def _show(scores: _Scores) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
+    if console.width < _WIDTH:  # whole lines that the terminal breaks, rather than columns cut to nothing
+        console = Console(highlight=False, width=_WIDTH)
     if scores.pairs:
         grid = _grid("word pairs", "Spearman", "95 % interval", "used", "skipped")
         for score in scores.pairs:
