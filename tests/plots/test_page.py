@@ -1,3 +1,4 @@
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -93,3 +94,18 @@ def test_an_unwritable_place_is_an_error_of_ours(tmp_path):
     figure = ts.plots.heatmap(ts.Table(np.eye(2, dtype=np.float32), ts.Vocab(["a", "b"])), ["a"])
     with pytest.raises(OutputError, match="there is no directory"):
         write_page(figure, tmp_path / "no" / "page.html", "")
+
+
+def test_no_text_of_any_figure_ends_the_script(tmp_path):
+    import plotly.graph_objects as objects
+
+    text = "</script><script>alert(1)</script>"
+
+    class Unescaped(objects.Figure):
+        """As if plotly wrote ``<`` as it is; this version does not."""
+
+        def to_json(self):
+            return json.dumps({"data": [], "layout": {"title": text}})
+
+    write_page(Unescaped(), tmp_path / "page.html", text)
+    assert [tag for tag, _ in Elements((tmp_path / "page.html").read_text()).tags].count("script") == 3
