@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from torch.utils.flop_counter import FlopCounterMode
 
 from tokenspace.errors import ShapeError
 from tokenspace.models.parameters import count, doubled, flops_per_token, gpt2_shaped, table_parameters
@@ -117,22 +118,27 @@ SETTINGS: dict[str, Callable[[Model], dict[str, Any]]] = {
 COUNTED = [model for model in MODELS.values() if model.architecture.counted_as]
 
 
-def in_transformers(model: Model) -> int:
-    """The parameters of the class that ``model`` is counted as, made without memory; tied ones once."""
+def in_torch(model: Model, device: str) -> torch.nn.Module:
+    """The class that ``model`` is counted as, in its sizes; on the meta device it takes no memory."""
     kind = getattr(transformers, model.architecture.counted_as)
     settings = SETTINGS[kind.__name__.split("For")[0].removesuffix("LMHeadModel")](model)
     config = kind.config_class(**settings, vocab_size=model.vocab)
     is_t5 = model.architecture.encoder_decoder
     if not is_t5:
         config.tie_word_embeddings = model.tied is not False
-    with torch.device("meta"):
+    with torch.device(device):
         module = kind(config)
         if is_t5 and not model.tied:
             # Made from sizes, transformers' T5 and mT5 are tied whatever the configuration says. The files of
             # v1.1, Flan and mT5 hold a head of their own (released_checkpoints.md: "no parameter sharing").
             assert module.lm_head.weight is module.shared.weight
             module.lm_head.weight = torch.nn.Parameter(torch.empty(module.shared.weight.shape))
-    return sum(parameter.numel() for parameter in module.parameters())
+    return module
+
+
+def in_transformers(model: Model) -> int:
+    """The parameters of transformers' module; tied ones once."""
+    return sum(parameter.numel() for parameter in in_torch(model, "meta").parameters())
 
 
 @pytest.mark.parametrize("model", COUNTED, ids=lambda model: model.name)
@@ -239,13 +245,15 @@ def test_the_parts_add_up_and_a_tied_head_costs_nothing(model):
         assert untied.total - parts.total == model.vocab * model.table_width
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama-2-7b", "gpt3", "qwen2.5-7b", "mamba-130m"])
+@pytest.mark.parametrize("name", ["gpt2", "llama-3-8b", "gpt3", "falcon-7b", "mamba-130m"])
 def test_twice_the_width_is_twice_the_table_and_four_times_the_matrices(name):
     model = MODELS[name]
     parts, wide = count(model), count(doubled(model))
     assert wide.embedding == 2 * parts.embedding
     assert wide.head == 2 * parts.head
     assert 3.85 < wide.body / parts.body <= 4
+    if not model.architecture.qkv_bias:
+        assert (wide.attention, wide.feed_forward) == (4 * parts.attention, 4 * parts.feed_forward)
     assert 2 < flops_per_token(doubled(model)) / flops_per_token(model) < 4
 
 
@@ -254,17 +262,24 @@ def test_twice_the_width_equals_transformers_too(model):
     assert count(doubled(model)).total == in_transformers(doubled(model))
 
 
-def test_flops_are_those_that_torch_counts():
-    """Torch's own counter on a small GPT-2, one token: attention's scores are then two products a head."""
-    from torch.utils.flop_counter import FlopCounterMode
+FLOPS = "gpt2 bert-base-cased albert-base-v2 electra-small-discriminator opt-350m llama-3-8b phi-2 falcon-7b"
 
-    model = replace(MODELS["gpt2"], width=64, layers=3, heads=2, ffn=256, vocab=1000)
-    module = transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(**gpt2(model), vocab_size=model.vocab, attn_implementation="eager")
-    ).eval()
+
+@pytest.mark.parametrize("name", [*FLOPS.split(), "qwen3-8b", "t5-base", "t5-v1.1-base"])
+def test_flops_are_those_that_torch_counts(name):
+    """Torch's own counter on a small model, one token: attention's scores are then two products a head."""
+    narrow = {"own_table_width": 32} if MODELS[name].projected else {}
+    grouped = {"kv_heads": min(2, MODELS[name].kv_heads)} if MODELS[name].kv_heads else {}
+    sizes = {"width": 64, "layers": 3, "heads": 4, "ffn": 96, "vocab": 1000, "head_dim": 16}
+    model = replace(MODELS[name], **sizes, **narrow, **grouped)
+    module = in_torch(model, "cpu").eval()
+    ids = torch.zeros((1, 1), dtype=torch.long)
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.architecture.encoder_decoder else {})
+    module.set_attn_implementation("eager")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        module(torch.zeros((1, 1), dtype=torch.long), use_cache=False)
-    scores = 2 * 2 * model.layers * model.width  # query · key, and weight · value
+        module(**inputs)
+    attentions = 3 if model.architecture.encoder_decoder else 1
+    scores = attentions * 2 * 2 * model.layers * model.inner  # query · key, and weight · value
     assert counter.get_total_flops() == flops_per_token(model) + scores
 
 
