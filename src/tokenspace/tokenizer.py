@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokenspace import text as text_files
-from tokenspace.errors import CheckpointError, TableFormatError, VocabError
+from tokenspace import tokenizer_files, tokenizer_training
+from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array, ArrayLike, Int
+from tokenspace.tokenizer_training import PAD
 from tokenspace.vocab import Vocab, placeholder
 
 if TYPE_CHECKING:
     import tokenizers
 
-PAD, UNK, SEP = "[PAD]", "[UNK]", "[SEP]"
 _PAD_NAMES = (PAD, "<pad>", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
-# A run of letters (an apostrophe inside it stays: don't), a run of digits, or one other visible character.
-_WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}]"
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,8 @@ class Encoded:
     """One text (or a pair) as ids: every list has T entries.
 
     ``segments`` is 0 for the first text and 1 for the second; ``mask`` is 0 where the position is padding;
-    ``spans`` says which characters of its text a token came from, (0, 0) for one that was added.
+    ``spans`` says which characters of its text a token came from, (0, 0) for one that was added; ``added`` is
+    1 where the tokenizer put a special token.
     """
 
     ids: Int[Array, " T"]
@@ -39,6 +39,7 @@ class Encoded:
     segments: Int[Array, " T"]
     mask: Int[Array, " T"]
     spans: list[tuple[int, int]]
+    added: Int[Array, " T"]
 
 
 class Tokenizer:
@@ -48,9 +49,10 @@ class Tokenizer:
     and a batch is padded to its own longest text.
     """
 
-    def __init__(self, description: str | bytes, origin: str = "this tokenizer"):
+    def __init__(self, description: str | bytes, origin: str = "this tokenizer", assumed: str | None = None):
         self._description = description
         self._origin = origin
+        self.assumed = assumed
 
     # ── where one comes from ──────────────────────────────────────────────────────────────────────────────
 
@@ -61,16 +63,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
-        """Read a ``tokenizer.json``, or the one inside a checkpoint's folder."""
-        path = Path(path)
-        file = path / "tokenizer.json" if path.is_dir() else path
-        if not file.exists():
-            raise CheckpointError(f"no tokenizer at {file}; name a tokenizer.json or a folder that holds one")
-        try:
-            description = file.read_bytes()
-        except OSError as error:
-            raise CheckpointError(f"can't read {file}: {error.strerror}") from None
-        tokenizer = cls(description, str(file))
+        """Read a tokenizer's file, or the one in a checkpoint's folder: ``tokenizer.json``, WordPiece's
+        ``vocab.txt``, or the ``vocab.json`` and ``merges.txt`` of GPT-2's byte-level BPE.
+
+        ``assumed`` says what none of them told.
+        """
+        description = tokenizer_files.read(Path(path))
+        tokenizer = cls(description.text, str(description.file), description.assumed)
         tokenizer.inner  # noqa: B018  a file that is no tokenizer is refused here, not at first use
         return tokenizer
 
@@ -85,7 +84,7 @@ class Tokenizer:
     ) -> Tokenizer:
         """Learn a vocabulary from UTF-8 text files, one text a line. See ``train_from_iterator``."""
         return cls.train_from_iterator(
-            text_files.lines(text_files.check(files)), kind, vocab_size, min_count, lowercase
+            _Lines(text_files.check(files)), kind, vocab_size, min_count, lowercase
         )
 
     @classmethod
@@ -99,10 +98,11 @@ class Tokenizer:
     ) -> Tokenizer:
         """Learn a vocabulary of at most ``vocab_size`` tokens, special tokens included.
 
-        ``word``: the words and punctuation marks seen at least ``min_count`` times, the most frequent first;
-        ids 0, 1, 2 are ``[PAD]``, ``[UNK]``, ``[SEP]``. ``bpe``: byte-pair encoding over bytes (Sennrich et
-        al. 2016; GPT-2's alphabet), which has no unknown text; ids 0, 1 are ``[PAD]``, ``[SEP]``.
-        A single text gets no special tokens; a pair is encoded as ``A [SEP] B [SEP]``.
+        ``word``: the words and punctuation marks seen at least ``min_count`` times, the most frequent first.
+        ``bpe``: byte-pair encoding over bytes (Sennrich et al. 2016; GPT-2's alphabet), which has no unknown
+        text. ``wordpiece``: pieces that continue a word begin with ## (Schuster and Nakajima 2012, as in
+        BERT). ``unigram``: the likeliest split under a learned unigram model (Kudo 2018), with ▁ for a space.
+        ``tokenizer_training`` lists the special tokens of each. ``VocabError`` if a setting can't be.
 
         >>> tokenizer = Tokenizer.train_from_iterator(["The cat sat.", "the cat!"])
         >>> list(tokenizer.vocab)
@@ -110,50 +110,7 @@ class Tokenizer:
         >>> tokenizer.encode("The dog sat").tokens
         ['the', '[UNK]', 'sat']
         """
-        from tokenizers import (
-            Regex,
-            decoders,
-            models,
-            normalizers,
-            pre_tokenizers,
-            processors,
-            trainers,
-        )
-        from tokenizers import Tokenizer as Inner
-
-        if kind not in ("word", "bpe"):
-            raise VocabError(f"tokenizer kind {kind!r} is not known; allowed: 'word', 'bpe'")
-        if vocab_size < 4 or min_count < 1:
-            raise VocabError(
-                f"a vocabulary needs vocab_size ≥ 4 and min_count ≥ 1, found {vocab_size} and {min_count}"
-            )
-        trainer: trainers.Trainer
-        if kind == "word":
-            specials = [PAD, UNK, SEP]
-            inner = Inner(models.WordLevel(unk_token=UNK))
-            inner.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True)
-            trainer = trainers.WordLevelTrainer(
-                vocab_size=vocab_size, min_frequency=min_count, special_tokens=specials, show_progress=False
-            )
-        else:
-            specials = [PAD, SEP]
-            inner = Inner(models.BPE())
-            inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            inner.decoder = decoders.ByteLevel()
-            trainer = trainers.BpeTrainer(
-                vocab_size=vocab_size,
-                min_frequency=min_count,
-                special_tokens=specials,
-                initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-                show_progress=False,
-            )
-        steps = [normalizers.NFC(), normalizers.Lowercase()] if lowercase else [normalizers.NFC()]
-        inner.normalizer = normalizers.Sequence(steps)
-        inner.train_from_iterator(texts, trainer)
-        inner.post_processor = processors.TemplateProcessing(
-            single="$A", pair=f"$A {SEP} $B:1 {SEP}:1", special_tokens=[(SEP, specials.index(SEP))]
-        )
-        return cls(inner.to_str())
+        return cls(tokenizer_training.train(texts, kind, vocab_size, min_count, lowercase))
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -173,6 +130,12 @@ class Tokenizer:
     def to_json(self) -> str:
         """The text of a ``tokenizer.json``, byte for byte what this tokenizer was read from."""
         return _as_bytes(self._description).decode("utf-8")
+
+    @property
+    def kind(self) -> str:
+        """How it splits: "word", "bpe", "wordpiece" or "unigram"."""
+        name = type(self.inner.model).__name__
+        return "word" if name == "WordLevel" else name.lower()
 
     @cached_property
     def vocab(self) -> Vocab:
@@ -235,7 +198,18 @@ class Tokenizer:
             np.asarray(one.type_ids, np.int64),
             np.asarray(one.attention_mask, np.int64),
             one.offsets,
+            np.asarray(one.special_tokens_mask, np.int64),
         )
+
+
+class _Lines:
+    """The lines of text files, as often as they are asked for."""
+
+    def __init__(self, files: Sequence[text_files.TextFile]):
+        self._files = files
+
+    def __iter__(self) -> Iterator[str]:
+        return text_files.lines(self._files)
 
 
 def _padded(one: Encoded, length: int, pad_id: int, pad: str) -> Encoded:
@@ -246,6 +220,7 @@ def _padded(one: Encoded, length: int, pad_id: int, pad: str) -> Encoded:
         np.pad(one.segments, (0, missing)),
         np.pad(one.mask, (0, missing)),
         one.spans + [(0, 0)] * missing,
+        np.pad(one.added, (0, missing)),
     )
 
 

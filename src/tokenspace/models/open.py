@@ -1,12 +1,13 @@
 """A checkpoint's folder, opened by its files' headers: where its embedding table is, and the table itself.
 
 The folder holds ``config.json``; ``model.safetensors``, or ``model.safetensors.index.json`` and the files
-that it names; and ``tokenizer.json`` (or ``vocab.txt``). No model code runs, and no number is read before it
-is used.
+that it names; and ``tokenizer.json`` (or the files of ``tokenizer_files``). No model code runs, and no number
+is read before it is used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenspace import tokenizer_files
 from tokenspace.errors import CheckpointError
 from tokenspace.models.families import FAMILIES, Family
 from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
@@ -22,11 +24,11 @@ from tokenspace.shapes import Array
 from tokenspace.table import DTYPES as TABLE_DTYPES
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.tokenizer_training import BERT_SPECIAL
 from tokenspace.vocab import Vocab, placeholder
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-_WORDPIECE_SPECIAL = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 
 
 class Checkpoint:
@@ -219,13 +221,19 @@ def _json_object(path: Path) -> dict[str, Any]:
 def _vocabulary(folder: Path, rows: int) -> tuple[Vocab, Tokenizer | None]:
     """The tokens of all ``rows`` rows, and the tokenizer if there is one."""
     tokenizer = None
-    if (folder / "tokenizer.json").is_file():
+    if any((folder / name).is_file() for name in (tokenizer_files.JSON, tokenizer_files.MERGES)):
         tokenizer = Tokenizer.load(folder)
         vocab = tokenizer.vocab
-    elif (folder / "vocab.txt").is_file():
-        vocab = _wordpiece_list(folder / "vocab.txt")
+    elif (folder / tokenizer_files.VOCAB_TXT).is_file():
+        tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
+        vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
+        with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
+            tokenizer = Tokenizer.load(folder)
     else:
-        raise CheckpointError(f"{folder} has neither tokenizer.json nor vocab.txt to name the table's rows")
+        raise CheckpointError(
+            f"{folder} has neither tokenizer.json nor vocab.txt (nor vocab.json and merges.txt) to name the "
+            "table's rows"
+        )
     outside = [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i)]
     if outside:
         raise CheckpointError(
@@ -237,18 +245,6 @@ def _vocabulary(folder: Path, rows: int) -> tuple[Vocab, Tokenizer | None]:
         return vocab, tokenizer
     named = [*vocab, *(placeholder(i) for i in range(len(vocab), rows))]
     return Vocab(named, special=vocab.special, encoding=vocab.encoding), tokenizer
-
-
-def _wordpiece_list(path: Path) -> Vocab:
-    """BERT's ``vocab.txt``: one token a line, the line's number its id."""
-    try:
-        lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise CheckpointError(f"can't read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path} is not UTF-8 at byte {error.start:,}") from None
-    tokens = [line.removesuffix("\r") for line in lines]
-    return Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in _WORDPIECE_SPECIAL])
 
 
 def _numbers(tensor: TensorInfo) -> Array:

@@ -1,0 +1,60 @@
+"""One text under several tokenizers: how each splits it, and what each adds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenspace import formats
+from tokenspace.errors import TableFormatError, VocabError
+from tokenspace.tokenizer import Tokenizer
+
+
+class Split(NamedTuple):
+    """What the tokenizer called ``name`` makes of a text: its ``tokens``, of which ``added`` are the special
+    tokens that it puts there itself.
+    """
+
+    name: str
+    kind: str
+    tokens: list[str]
+    ids: list[int]
+    added: list[str]
+
+
+def splits(text: str, named: Mapping[str, Tokenizer], pair: str | None = None) -> list[Split]:
+    """``text`` (with ``pair``, if there is one) split by each tokenizer, in their order.
+
+    >>> words = Tokenizer.train_from_iterator(["the cat"])
+    >>> pieces = Tokenizer.train_from_iterator(["the cat"] * 9, kind="wordpiece")
+    >>> for split in splits("the cats", {"a": words, "b": pieces}):
+    ...     print(split.kind, split.tokens, split.added)
+    word ['the', '[UNK]'] []
+    wordpiece ['[CLS]', 'the', '[UNK]', '[SEP]'] ['[CLS]', '[SEP]']
+    """
+    return [_split(name, tokenizer, text, pair) for name, tokenizer in named.items()]
+
+
+def tokenizer_at(source: str | os.PathLike[str]) -> Tokenizer:
+    """The tokenizer of a table (a built-in name, a native file) or a checkpoint, or in files of its own."""
+    if source in formats.BUILT_IN or _is_table(Path(source)):
+        tokenizer = formats.load(source).tokenizer
+        if tokenizer is None:
+            raise VocabError(f"the table {source} has no tokenizer; name one that has, or a tokenizer's file")
+        return tokenizer
+    return Tokenizer.load(source)
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        return formats.sniff(path) == "native"
+    except TableFormatError:
+        return False
+
+
+def _split(name: str, tokenizer: Tokenizer, text: str, pair: str | None) -> Split:
+    encoded = tokenizer.encode(text, pair)
+    added = [token for token, by_it in zip(encoded.tokens, encoded.added, strict=True) if by_it]
+    return Split(name, tokenizer.kind, encoded.tokens, encoded.ids.tolist(), added)

@@ -1,0 +1,165 @@
+"""The files that tokenizers were kept in before ``tokenizer.json``, read into one.
+
+====================================  =======================================================================
+``vocab.txt``                         WordPiece (BERT): a token a line, its id the line's number from 0
+``vocab.json`` and ``merges.txt``     byte-level BPE (GPT-2): an object of token to id; after a ``#version``
+                                      line, two tokens a line, to be merged in this order
+``tokenizer_config.json``             beside them: lower-casing and such
+====================================  =======================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenspace.errors import CheckpointError
+from tokenspace.tokenizer_training import UNK, wordpiece
+
+JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
+_BERT_LIKE = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert", "LayoutLM")
+_OTHER_FAMILY = f"save the tokenizer as {JSON} with the library that it is from"
+
+
+class Description(NamedTuple):
+    """The text of a ``tokenizer.json``, the file it comes from, and what had to be assumed to write it."""
+
+    text: str | bytes
+    file: Path
+    assumed: str | None = None
+
+
+def read(path: Path) -> Description:
+    """The tokenizer that a folder holds or a file names; ``CheckpointError`` if there is none, or it needs
+    what these files don't hold.
+    """
+    if path.is_dir():
+        for name in (JSON, MERGES, VOCAB_TXT):
+            if (path / name).is_file():
+                return read(path / name)
+        raise CheckpointError(
+            f"no tokenizer at {path}: it has neither {JSON} nor {VOCAB_JSON} with {MERGES} nor {VOCAB_TXT}"
+        )
+    content = content_of(path)
+    start = content[:64].lstrip()
+    if path.name == MERGES or start.startswith(b"#version"):
+        return _byte_level(path.with_name(VOCAB_JSON), path)
+    if path.name == VOCAB_JSON:
+        return _byte_level(path, path.with_name(MERGES))
+    if path.suffix == ".txt" and not start.startswith(b"{"):
+        return _wordpiece(path)
+    return Description(content, path)
+
+
+def wordpiece_tokens(path: Path) -> list[str]:
+    """The tokens of a ``vocab.txt`` in id order."""
+    lines = _text(path).removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
+
+
+def _wordpiece(path: Path) -> Description:
+    from tokenizers import models
+
+    ids = {token: i for i, token in enumerate(wordpiece_tokens(path))}
+    if UNK not in ids:
+        raise CheckpointError(
+            f"{path} has no line {UNK}, which a WordPiece vocabulary needs: is it a {VOCAB_TXT}?"
+        )
+    config = _config(path, _BERT_LIKE, "BERT's")
+    lowercase = _flag(config, "do_lower_case")
+    inner = wordpiece(
+        models.WordPiece(ids, unk_token=UNK),
+        lowercase is not False,
+        _flag(config, "strip_accents"),
+        _flag(config, "tokenize_chinese_chars") is not False,
+    )
+    assumed = None if lowercase is not None else "text is lower-cased, BERT's default: no file says whether"
+    return Description(inner.to_str(), path, assumed)
+
+
+def _byte_level(vocabulary: Path, merges: Path) -> Description:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+    ids = _object(vocabulary)
+    if not all(type(i) is int and i >= 0 for i in ids.values()) or len(set(ids.values())) < len(ids):
+        raise CheckpointError(f"{vocabulary} must give each token an id of its own; it does not")
+    config = _config(merges, ("GPT2",), "GPT-2's")
+    pairs = _pairs(merges)
+    if any(token.endswith("</w>") for token in ids):
+        raise CheckpointError(f"{vocabulary} marks the ends of words by </w>: this is no byte-level BPE")
+    if not config.get("tokenizer_class") and {"<s>", "</s>", "<mask>"} <= ids.keys():
+        raise CheckpointError(f"{vocabulary} has RoBERTa's special tokens; {_OTHER_FAMILY}")
+    try:
+        inner = Tokenizer(models.BPE(ids, pairs))
+    except Exception as error:  # noqa: BLE001  the library raises bare Exception
+        raise CheckpointError(f"{merges} does not fit {vocabulary}: {error}") from None
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(_flag(config, "add_prefix_space")))
+    inner.decoder = decoders.ByteLevel()
+    inner.post_processor = processors.ByteLevel(trim_offsets=False)
+    if "<|endoftext|>" in ids:
+        inner.add_special_tokens(["<|endoftext|>"])
+    return Description(inner.to_str(), vocabulary)
+
+
+def _pairs(path: Path) -> list[tuple[str, str]]:
+    pairs = []
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        if (number == 1 and line.startswith("#version")) or not line.strip():
+            continue
+        pair = line.removesuffix("\r").split(" ")
+        if len(pair) != 2:
+            raise CheckpointError(f"{path}, line {number:,}: {line!r} is no pair of tokens")
+        pairs.append((pair[0], pair[1]))
+    return pairs
+
+
+def _config(path: Path, classes: tuple[str, ...], whose: str) -> dict[str, Any]:
+    """What ``tokenizer_config.json`` beside ``path`` says, if it is there. Another family's tokenizer may
+    keep files of the same names and read them in another way: its class is refused.
+    """
+    beside = path.with_name("tokenizer_config.json")
+    config = _object(beside) if beside.is_file() else {}
+    name = config.get("tokenizer_class")
+    if isinstance(name, str) and name.removesuffix("Fast").removesuffix("Tokenizer") not in classes:
+        raise CheckpointError(
+            f"{beside} names {name}; {path.name} is read in {whose} way alone: {_OTHER_FAMILY}"
+        )
+    return config
+
+
+def _flag(config: dict[str, Any], key: str) -> bool | None:
+    value = config.get(key)
+    if not (value is None or isinstance(value, bool)):
+        raise CheckpointError(f"{key} in tokenizer_config.json must be true, false or null, found {value!r}")
+    return value
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} is a JSON {type(content).__name__}; an object is needed")
+    return content
+
+
+def _text(path: Path) -> str:
+    try:
+        return content_of(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is not UTF-8 at byte {error.start:,}") from None
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a file, or a ``CheckpointError`` that names it."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"no tokenizer at {path}; name a {JSON}, {VOCAB_TXT}, or {VOCAB_JSON} with {MERGES} beside it, "
+            "or a folder that holds one"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(f"can't read {path}: {error.strerror}") from None

@@ -1,0 +1,213 @@
+"""Learning a tokenizer from text: words, byte pairs, WordPiece, or a unigram language model.
+
+Each kind comes with what its family does around it:
+
+=========  ==============================  ====================================  ==========================
+kind       special tokens, from id 0       a text, and a pair                    what marks a token's place
+=========  ==============================  ====================================  ==========================
+word       [PAD] [UNK] [SEP]               A; A [SEP] B [SEP]                    nothing
+bpe        [PAD] [SEP]                     A; A [SEP] B [SEP]                    Ġ for a space before it
+wordpiece  [PAD] [UNK] [CLS] [SEP] [MASK]  [CLS] A [SEP]; [CLS] A [SEP] B [SEP]  ## if a word goes on
+unigram    <unk> <s> </s>                  <s> A </s>; <s> A </s> B </s>         ▁ for a space before it
+=========  ==============================  ====================================  ==========================
+
+The same texts give the same tokenizer in every process, which the ``tokenizers`` library alone does not
+promise for the last two: it numbers what it finds in the order of hash maps that differ from run to run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tokenspace.errors import VocabError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+PAD, UNK, SEP, CLS, MASK = "[PAD]", "[UNK]", "[SEP]", "[CLS]", "[MASK]"
+BERT_SPECIAL = (PAD, UNK, CLS, SEP, MASK)
+UNIGRAM_SPECIAL = ("<unk>", "<s>", "</s>")
+KINDS = ("word", "bpe", "wordpiece", "unigram")
+# A run of letters (an apostrophe inside it stays: don't), a run of digits, or one other visible character.
+_WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}]"
+_SCORE_DIGITS = 4  # log-probabilities are summed in an order that varies: their last digits do too
+
+
+def train(texts: Iterable[str], kind: str, vocab_size: int, min_count: int, lowercase: bool) -> str:
+    """The text of a ``tokenizer.json`` learned from ``texts``, which are gone over twice for wordpiece.
+
+    ``Tokenizer.train_from_iterator`` says what the settings mean; ``VocabError`` if one can't be.
+    """
+    if kind not in KINDS:
+        raise VocabError(
+            f"tokenizer kind {kind!r} is not known; allowed: {', '.join(repr(kind) for kind in KINDS)}"
+        )
+    if vocab_size < 4 or min_count < 1:
+        raise VocabError(
+            f"a vocabulary needs vocab_size ≥ 4 and min_count ≥ 1, found {vocab_size} and {min_count}"
+        )
+    if kind == "unigram" and min_count > 1:
+        raise VocabError(f"a unigram model has no minimum count, found {min_count}; leave it at 1")
+    learn = {"word": _words, "bpe": _byte_pairs, "wordpiece": _wordpiece, "unigram": _unigram}[kind]
+    return learn(texts, vocab_size, min_count, lowercase).to_str()
+
+
+def _words(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: bool) -> tokenizers.Tokenizer:
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+    special = [PAD, UNK, SEP]
+    inner = Tokenizer(models.WordLevel(unk_token=UNK))
+    inner.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True)
+    inner.normalizer = _normalizer("NFC", lowercase)
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=vocab_size, min_frequency=min_count, special_tokens=special, show_progress=False
+    )
+    inner.train_from_iterator(texts, trainer)
+    _frame(inner, "$A", f"$A {SEP} $B:1 {SEP}:1")
+    return inner
+
+
+def _byte_pairs(
+    texts: Iterable[str], vocab_size: int, min_count: int, lowercase: bool
+) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    inner.normalizer = _normalizer("NFC", lowercase)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=[PAD, SEP],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    inner.train_from_iterator(texts, trainer)
+    _frame(inner, "$A", f"$A {SEP} $B:1 {SEP}:1")
+    return inner
+
+
+def _wordpiece(
+    texts: Iterable[str], vocab_size: int, min_count: int, lowercase: bool
+) -> tokenizers.Tokenizer:
+    """The characters first, in a pass that merges none, so that their ids (which settle equal counts) are
+    given in the order of the characters and not of a hash map.
+    """
+    from tokenizers import models, trainers
+
+    if iter(texts) is texts:
+        texts = list(texts)  # a generator can't be gone over again
+
+    def learn(size: int, continuations: list[str]) -> tokenizers.Tokenizer:
+        inner = wordpiece(models.WordPiece(unk_token=UNK), lowercase)
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=size,
+            min_frequency=min_count,
+            special_tokens=[*BERT_SPECIAL, *continuations],
+            show_progress=False,
+        )
+        inner.train_from_iterator(texts, trainer)
+        return inner
+
+    alphabet = learn(0, []).get_vocab()
+    _check_size(vocab_size, len(alphabet))
+    learned = learn(vocab_size, sorted(token for token in alphabet if token.startswith("##")))
+    return wordpiece(models.WordPiece(learned.get_vocab(), unk_token=UNK), lowercase)
+
+
+def wordpiece(
+    model: tokenizers.models.WordPiece,
+    lowercase: bool,
+    strip_accents: bool | None = None,
+    split_chinese: bool = True,
+) -> tokenizers.Tokenizer:
+    """BERT's tokenizer around a WordPiece model: what it cleans, splits, adds and puts together again.
+
+    ``strip_accents`` None means as ``lowercase``.
+    """
+    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
+
+    inner = Tokenizer(model)
+    inner.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=split_chinese,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece(prefix="##")
+    inner.add_special_tokens([token for token in BERT_SPECIAL if inner.token_to_id(token) is not None])
+    if inner.token_to_id(CLS) is not None and inner.token_to_id(SEP) is not None:
+        _frame(inner, f"{CLS} $A {SEP}", f"{CLS} $A {SEP} $B:1 {SEP}:1")
+    return inner
+
+
+def _unigram(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: bool) -> tokenizers.Tokenizer:
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    one_space = normalizers.Replace(Regex(r"\s+"), " ")  # as SentencePiece does, newlines included
+    inner = Tokenizer(models.Unigram())
+    inner.normalizer = normalizers.Sequence([_normalizer("NFKC", lowercase), one_space, normalizers.Strip()])
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(UNIGRAM_SPECIAL),
+        unk_token=UNIGRAM_SPECIAL[0],
+        show_progress=False,
+    )
+    try:
+        inner.train_from_iterator(texts, trainer)
+    except Exception as error:  # noqa: BLE001  the library raises bare Exception
+        raise VocabError(f"vocab_size {vocab_size:,} is too small for this text: {error}") from None
+    description = json.loads(inner.to_str())
+    learned = [(token, score) for token, score in description["model"]["vocab"]]
+    inner.model = models.Unigram(_in_order(learned), unk_id=0, byte_fallback=False)
+    _frame(inner, "<s> $A </s>", "<s> $A </s> $B:1 </s>:1")
+    return inner
+
+
+def _in_order(learned: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The learned pieces in an order and with scores that are the same in every run: likeliest first, equal
+    ones by spelling.
+
+    Characters that no sentence needs alone are kept with the lowest score and steps of 0.0001 above it, dealt
+    out in a hash map's order; here they get the same scores in the order of the characters.
+    """
+    special, pieces = learned[: len(UNIGRAM_SPECIAL)], learned[len(UNIGRAM_SPECIAL) :]
+    rounded = {token: round(score, _SCORE_DIGITS) for token, score in pieces}
+    single = sorted(token for token in rounded if len(token) == 1)
+    floor = min(rounded.values(), default=0.0) + len(single) * 10.0**-_SCORE_DIGITS
+    spare = [token for token in single if rounded[token] <= floor]
+    rounded.update(zip(spare, sorted((rounded[token] for token in spare), reverse=True), strict=True))
+    return special + sorted(rounded.items(), key=lambda piece: (-piece[1], piece[0]))
+
+
+def _normalizer(form: str, lowercase: bool) -> tokenizers.normalizers.Normalizer:
+    from tokenizers import normalizers
+
+    steps = [getattr(normalizers, form)()]
+    return normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
+
+
+def _frame(inner: tokenizers.Tokenizer, single: str, pair: str) -> None:
+    """Have special tokens put around a text and a pair."""
+    from tokenizers import processors
+
+    names = {part.split(":")[0] for part in f"{single} {pair}".split() if not part.startswith("$")}
+    inner.post_processor = processors.TemplateProcessing(
+        single=single,
+        pair=pair,
+        special_tokens=[(name, inner.token_to_id(name)) for name in sorted(names)],
+    )
+
+
+def _check_size(vocab_size: int, needed: int) -> None:
+    if vocab_size < needed:
+        raise VocabError(
+            f"vocab_size {vocab_size:,} is too small: the special tokens and this text's characters, each at "
+            f"a word's beginning and inside one, are {needed:,}"
+        )

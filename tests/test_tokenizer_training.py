@@ -1,0 +1,128 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tokenspace.errors import VocabError
+from tokenspace.tokenizer import Tokenizer
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "The dog didn't sit, did it?",
+    "three cats; 24 dogs!",
+    "Café 猫 naïve",
+] * 5
+
+
+@pytest.fixture(scope="module")
+def learned() -> dict[str, Tokenizer]:
+    return {
+        kind: Tokenizer.train_from_iterator(TEXTS, kind=kind, vocab_size=110)
+        for kind in ("wordpiece", "unigram")
+    }
+
+
+def test_wordpiece_is_berts(learned):
+    tokenizer = learned["wordpiece"]
+    assert (tokenizer.kind, tokenizer.vocab.encoding) == ("wordpiece", "wordpiece")
+    assert list(tokenizer.vocab)[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert tokenizer.vocab.special == (0, 1, 2, 3, 4)
+    assert (tokenizer.pad_id, tokenizer.unk_id) == (0, 1)
+    encoded = tokenizer.encode("The cats", "a DOG")
+    assert encoded.tokens[0] == "[CLS]"
+    assert [token for token, added in zip(encoded.tokens, encoded.added, strict=True) if added] == [
+        "[CLS]",
+        "[SEP]",
+        "[SEP]",
+    ]
+    second = encoded.tokens.index("[SEP]") + 1
+    assert encoded.segments.tolist() == [0] * second + [1] * (len(encoded.tokens) - second)
+    assert tokenizer.decode(encoded.ids) == "the cats a dog"
+    assert tokenizer.encode("[MASK] z").tokens == ["[CLS]", "[MASK]", "[UNK]", "[SEP]"]
+
+
+def test_wordpiece_strips_accents_with_case_and_splits_chinese(learned):
+    assert learned["wordpiece"].decode(learned["wordpiece"].encode("Café猫").ids) == "cafe 猫"
+    cased = Tokenizer.train_from_iterator(TEXTS, kind="wordpiece", vocab_size=150, lowercase=False)
+    assert cased.decode(cased.encode("Café猫").ids) == "Café 猫"
+
+
+def test_unigram_is_sentencepieces(learned):
+    tokenizer = learned["unigram"]
+    assert (tokenizer.kind, tokenizer.vocab.encoding) == ("unigram", "sentencepiece")
+    assert list(tokenizer.vocab)[:3] == ["<unk>", "<s>", "</s>"]
+    assert tokenizer.vocab.special == (0, 1, 2)
+    assert (tokenizer.pad_id, tokenizer.unk_id) == (None, 0)
+    encoded = tokenizer.encode("The cats", "a dog")
+    assert encoded.tokens[0] == "<s>"
+    assert encoded.tokens[1].startswith("▁t")
+    assert encoded.tokens[-1] == "</s>"
+    assert encoded.added.sum() == 3
+    assert tokenizer.decode(encoded.ids) == "the cats a dog"
+    assert tokenizer.encode(" ﬁt \n the\tcat ").tokens == tokenizer.encode("fit the cat").tokens
+
+
+def test_unigram_takes_the_likeliest_split(learned):
+    """Kudo 2018, equation 2: of all ways to split, the one with the largest sum of log-probabilities."""
+    pieces = json.loads(learned["unigram"].to_json())["model"]["vocab"]
+    scores = dict(map(tuple, pieces))
+
+    def best(text: str) -> float:
+        table = [0.0] + [-1e9] * len(text)
+        for end in range(1, len(text) + 1):
+            for start in range(end):
+                if text[start:end] in scores:
+                    table[end] = max(table[end], table[start] + scores[text[start:end]])
+        return table[-1]
+
+    tokens = learned["unigram"].encode("the cats sat").tokens[1:-1]
+    assert sum(scores[token] for token in tokens) == pytest.approx(best("▁the▁cats▁sat"))
+    assert [score for _, score in pieces[3:]] == sorted((score for _, score in pieces[3:]), reverse=True)
+
+
+def test_the_same_text_gives_the_same_tokenizer_in_every_process():
+    script = (
+        "import hashlib, tokenspace as ts;"
+        "texts = [' '.join(f'{a}{b}{a}' for b in 'aeiouy') for a in 'bcdfghklmnprst'] * 3;"
+        "print([hashlib.sha256(ts.Tokenizer.train_from_iterator(texts, kind, size).to_json().encode())"
+        ".hexdigest() for kind, size in (('wordpiece', 80), ('unigram', 60), ('bpe', 300))])"
+    )
+    runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, check=True) for _ in range(4)]
+    assert len({run.stdout for run in runs}) == 1
+
+
+def test_a_generator_of_texts_is_enough():
+    one = Tokenizer.train_from_iterator(iter(TEXTS), kind="wordpiece", vocab_size=110)
+    assert one.to_json() == Tokenizer.train_from_iterator(TEXTS, kind="wordpiece", vocab_size=110).to_json()
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_files_are_texts(kind, learned, write):
+    file = write("text.txt", "\n".join(TEXTS))
+    assert Tokenizer.train(file, kind, vocab_size=110).to_json() == learned[kind].to_json()
+
+
+def test_vocab_size_bounds_the_vocabulary(learned):
+    assert len(learned["wordpiece"].vocab) <= 110
+    assert len(learned["unigram"].vocab) <= 110
+
+
+@pytest.mark.parametrize(
+    ("kind", "vocab_size", "min_count", "message"),
+    [
+        ("sentencepiece", 100, 1, "'word', 'bpe', 'wordpiece', 'unigram'"),
+        ("wordpiece", 20, 1, r"vocab_size 20 is too small: the special tokens and this text's characters"),
+        ("unigram", 6, 1, "vocab_size 6 is too small"),
+        ("unigram", 100, 2, "has no minimum count"),
+    ],
+)
+def test_bad_settings(kind, vocab_size, min_count, message):
+    with pytest.raises(VocabError, match=message):
+        Tokenizer.train_from_iterator(TEXTS, kind, vocab_size, min_count)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_no_text_leaves_the_special_tokens(kind):
+    vocab = Tokenizer.train_from_iterator([], kind).vocab
+    assert len(vocab) == len(vocab.special)
