@@ -122,8 +122,25 @@ def test_of_equal_rows_the_first_answers_wherever_they_stand(write, rng, monkeyp
     assert analogy_questions(table, file, method).overall.correct == 2
 
 
+@pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_float32_cannot_tell_apart_float64_does(write, seed, method):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(2000, 65)).astype(np.float32)
+    rows[3:] = rows[1] - 0.9 * rows[0] + rows[2]
+    rows[3:] *= 1 + 1e-6 * rng.normal(size=(1997, 65)).astype(np.float32)
+    table = Table(rows, Vocab([f"w{i}" for i in range(2000)]))
+    unit = rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    a, b, c = unit[:3] @ unit[3:].T
+    score = b - a + c if method == "3cosadd" else (1 + b) * (1 + c) / (1 + a + 0.002)
+    assert np.ptp(score) < 1e-5
+    answer = 3 + int(np.argmax(score))
+    assert analogy_questions(table, write("questions", f"w0 w1 w2 w{answer}\n"), method).overall.correct == 1
+
+
 def test_a_table_of_equal_rows_has_an_answer_too(write, monkeypatch):
     monkeypatch.setattr(MODULE, "CANDIDATES", 7)
+    monkeypatch.setattr(MODULE, "PRODUCT", 15)
     table = Table(np.ones((50, 2), np.float32), Vocab([f"w{i}" for i in range(50)]))
     assert analogy_questions(table, write("q", "w0 w2 w3 w1\nw0 w1 w2 w3\n")).overall.correct == 2
 
