@@ -132,3 +132,36 @@ def test_tokens_can_not_drive_the_terminal(token, tmp_path):
 def test_a_long_text_shows_its_first_and_last_rows():
     shown = run("embed", " ".join(["cat"] * 100)).stdout
     assert "60 more rows" in shown
+
+
+@pytest.fixture
+def pieces(tmp_path) -> str:
+    """A vocab.txt, alone in its folder."""
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\ncat\n##s\n")
+    return str(tmp_path / "vocab.txt")
+
+
+def test_splits_in_json(pieces):
+    texts = documents("embed", "--split", pieces, "--split", "wordnet", stdin="the cats\ncat\n")
+    assert [document["text"] for document in texts] == ["the cats", "cat"]
+    assert [split["name"] for split in texts[0]["splits"]] == ["wordnet", pieces]
+    assert texts[0]["splits"][1] == {
+        "name": pieces,
+        "kind": "wordpiece",
+        "tokens": ["[CLS]", "the", "cat", "##s", "[SEP]"],
+        "ids": [2, 4, 5, 6, 3],
+        "added": ["[CLS]", "[SEP]"],
+    }
+    assert "splits" not in documents("embed", "cat")[0]
+
+
+def test_splits_in_the_terminal(pieces):
+    result = run("embed", "the cats", "--split", pieces)
+    assert result.stdout.splitlines()[-5:] == [
+        "splits     the cats, as each tokenizer splits it",
+        "  wordnet                   word       2 tokens, adds nothing",
+        "    the cats",
+        "  …" + pieces[-23:] + "  wordpiece  5 tokens, adds [CLS] [SEP]",
+        "    [CLS] the cat ##s [SEP]",
+    ]
+    assert result.stderr == f"{pieces}: text is lower-cased, BERT's default: no file says whether\n"

@@ -99,6 +99,25 @@ def test_tokenizers(folder):
     assert list(ts.load(folder / "own").vocab) == list(bpe.vocab)
 
 
+@pytest.mark.parametrize(("kind", "encoding"), [("wordpiece", "wordpiece"), ("unigram", "sentencepiece")])
+def test_pieces_are_learned_and_trained_and_a_rerun_gives_the_same_bytes(folder, kind, encoding):
+    for out in ("one", "two"):
+        learned = train(
+            folder, "text.txt", "-o", out, "--tokenizer", kind, "--vocab-size", "60", "--threads", "1"
+        )
+        assert learned.returncode == 0, learned.stderr
+    table = ts.load(folder / "one")
+    assert (table.tokenizer.kind, table.vocab.encoding) == (kind, encoding)
+    assert (folder / "one").read_bytes() == (folder / "two").read_bytes()
+
+
+def test_a_name_in_another_format_is_a_usage_mistake(folder):
+    result = train(folder, "text.txt", "-o", "t.vec")
+    assert result.returncode == 2
+    assert "names the format word2vec-text, which can't hold all of a trained table" in result.stderr
+    assert not (folder / "t.vec").exists()
+
+
 def test_a_table_trained_from_several_files(folder):
     (folder / "more.txt").write_text("zebra crossing\n" * 50)
     assert train(folder, "text.txt", "more.txt", "-o", "t").returncode == 0

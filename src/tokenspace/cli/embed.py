@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     "--seed", default=0, show_default=True, help="Draws what a recipe learns and a plain table lacks."
 )
 @click.option("--steps", is_flag=True, help="Draw the steps as boxes, with the first token's numbers.")
+@click.option(
+    "--split",
+    "others",
+    multiple=True,
+    metavar="TOKENIZER",
+    help="Show how this tokenizer splits TEXT, beside the table's own: its file or folder, or a table. "
+    "Repeatable.",
+)
 @click.option("--predict", is_flag=True, help="Score every token: hidden @ E.T, without a body between.")
 @click.option("--gradient", is_flag=True, help="Show which rows one step of gradient descent moves.")
 @json_option
@@ -36,6 +44,7 @@ def embed(
     recipe: str | None,
     seed: int,
     steps: bool,
+    others: tuple[str, ...],
     predict: bool,
     gradient: bool,
     as_json: bool,
@@ -45,7 +54,8 @@ def embed(
     Tokens, ids, the table's rows, × scale, + position, + segment: each step that the recipe has, with its
     shape. With no TEXT, each line of stdin is one; several lines make a padded batch (JSON: one line each).
     """
-    from tokenspace.cli import steps_view, walk_view
+    from tokenspace.cli import splits_view, steps_view, walk_view
+    from tokenspace.splits import splits, tokenizer_at
     from tokenspace.walk import Pipeline
 
     if steps and as_json:
@@ -57,14 +67,24 @@ def embed(
         recipe = "bert"  # the recipe with segments to show
     pipeline = Pipeline.open(source, recipe, seed)
     walks = pipeline.walk(lines, pair)
+    named = {source: pipeline.tokenizer} | {other: tokenizer_at(other) for other in others}
+    found = [splits(line, named, pair) for line in lines] if others else []
+    for name, tokenizer in named.items():
+        if tokenizer.assumed:
+            note(f"{name}: {tokenizer.assumed}")
     for word in dict.fromkeys(word for walk in walks for word in walk.unknown):
         note(f"{shown(word)} is not in the vocabulary: its row is the unknown token's")
     if not as_json:
         draw = partial(steps_view.draw, pipeline, walks, pair) if steps else None
         walk_view.show(pipeline, walks, predict, gradient, draw)
+        for line, each in zip(lines, found, strict=False):
+            splits_view.show(line, each)
         return
-    for described in [_described(pipeline, walk, len(walks) > 1, predict, gradient) for walk in walks]:
-        echo_json(described)
+    described = [_described(pipeline, walk, len(walks) > 1, predict, gradient) for walk in walks]
+    for document, each in zip(described, found, strict=False):
+        document["splits"] = [split._asdict() for split in each]
+    for document in described:
+        echo_json(document)
 
 
 def _described(

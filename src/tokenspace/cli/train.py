@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     "tokenizer_source",
     default="word",
     show_default=True,
-    metavar="word|bpe|FILE",
-    help="How text is split: words, byte pairs learned from FILES, or a tokenizer.json.",
+    metavar="word|bpe|wordpiece|unigram|FILE",
+    help="How text is split: words, pieces learned from FILES, or a tokenizer's file or folder.",
 )
-@click.option("--vocab-size", default=30_000, show_default=True, help="The most tokens that bpe learns.")
+@click.option("--vocab-size", default=30_000, show_default=True, help="The most pieces to learn.")
 @click.option("--lowercase/--keep-case", default=True, show_default=True, help="Whether The is the.")
 @click.option("--snapshots", default=0, metavar="N", help="Also save N tables along the way, beside OUT.")
 @json_option
@@ -58,6 +58,11 @@ def train(
     from tokenspace import train as trainers
     from tokenspace.atomic import check_writable
 
+    if (format := formats.format_for(output)) != "native":
+        raise click.UsageError(
+            f"-o {output} names the format {format}, which can't hold all of a trained table; "
+            "train to a .safetensors, then `tokenspace convert` it"
+        )
     check_writable(output)
     tokenizer = _tokenizer(tokenizer_source, files, vocab_size, lowercase)
     if tokenizer is not None and settings["min_count"] is not None:
@@ -109,12 +114,16 @@ def _report(table: Table, output: str, seconds: float, bar: _Bar, as_json: bool)
 def _tokenizer(source: str, files: tuple[str, ...], vocab_size: int, lowercase: bool) -> Tokenizer | None:
     """None for words: the trainer learns those itself, with the minimum count."""
     from tokenspace.tokenizer import Tokenizer
+    from tokenspace.tokenizer_training import KINDS
 
     if source == "word":
         return None
-    if source == "bpe":
-        return Tokenizer.train(files, "bpe", vocab_size, lowercase=lowercase)
-    return Tokenizer.load(source)
+    if source in KINDS:
+        return Tokenizer.train(files, source, vocab_size, lowercase=lowercase)
+    tokenizer = Tokenizer.load(source)
+    if tokenizer.assumed:
+        note(f"{source}: {tokenizer.assumed}")
+    return tokenizer
 
 
 class _Snapshots:

@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+
+import tokenspace as ts
+from tokenspace.errors import CheckpointError, VocabError
+from tokenspace.splits import Split, splits, tokenizer_at
+
+
+@pytest.fixture
+def pieces() -> ts.Tokenizer:
+    return ts.Tokenizer.train_from_iterator(["the cats and the cat"] * 5, kind="wordpiece")
+
+
+def test_each_tokenizer_s_tokens_and_what_it_adds(pieces):
+    words = ts.Tokenizer.train_from_iterator(["the cat"])
+    one, two = splits("The cat [MASK]", {"a": words, "b": pieces}, pair="the")
+    assert one.tokens == ["the", "cat", "[UNK]", "[UNK]", "[UNK]", "[SEP]", "the", "[SEP]"]
+    assert (one.name, one.kind, one.added) == ("a", "word", ["[SEP]", "[SEP]"])
+    assert two == Split(
+        "b",
+        "wordpiece",
+        ["[CLS]", "the", "cat", "[MASK]", "[SEP]", "the", "[SEP]"],
+        [pieces.vocab.id(token) for token in two.tokens],
+        ["[CLS]", "[SEP]", "[SEP]"],  # the text's own [MASK] is not added
+    )
+
+
+def test_a_tokenizer_is_found_where_it_is(pieces, write, tmp_path, minilm_folder):
+    table = ts.Table(np.ones((len(pieces.vocab), 1), np.float32), pieces.vocab, pieces)
+    ts.save(table, tmp_path / "table")
+    for source in (tmp_path / "table", write("tokenizer.json", pieces.to_json()), tmp_path):
+        assert tokenizer_at(source).to_json() == pieces.to_json()
+    assert tokenizer_at("wordnet").kind == "word"
+    assert tokenizer_at(str(minilm_folder)).kind == "wordpiece"
+
+
+def test_where_there_is_none(tmp_path, write):
+    ts.save(ts.Table(np.ones((1, 1), np.float32), ts.Vocab(["a"])), tmp_path / "table")
+    with pytest.raises(VocabError, match="table has no tokenizer; name one that has"):
+        tokenizer_at(tmp_path / "table")
+    with pytest.raises(CheckpointError, match="no tokenizer at"):
+        tokenizer_at(tmp_path / "nothing")
