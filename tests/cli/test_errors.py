@@ -25,6 +25,7 @@ def folder(tmp_path):
     (tmp_path / "empty.txt").write_bytes(b"")
     (tmp_path / "blank.txt").write_text("\n \n\n")
     (tmp_path / "rare.txt").write_text("every word here is different\n")
+    (tmp_path / "short.vec").write_text("2 3\na 1 2 3\nb 1 2\n")
     (tmp_path / "junk.bin").write_bytes(bytes(range(256)) * 8)
     (tmp_path / "good.txt").write_text("the cat sat on the mat\n" * 50)
     (tmp_path / "directory").mkdir()
@@ -59,6 +60,18 @@ def folder(tmp_path):
         (["embed", "a b", "-t", "nan.safetensors"], "has no tokenizer"),
         (["embed", "cat", "--gradient"], "at least two tokens"),
         (["embed", "the " * 600, "--recipe", "bert"], "600 positions are needed"),
+        (["embed", "cat", "--split", "nothing"], "no tokenizer at nothing"),
+        (["embed", "cat", "--split", "junk.bin"], "junk.bin is no tokenizer.json"),
+        (
+            ["neighbors", "a", "-t", "short.vec"],
+            "short.vec, line 3 (byte 12): a token and 2 numbers, where 3",
+        ),
+        (["convert", "short.vec", "out"], "short.vec, line 3 (byte 12)"),
+        (["convert", "junk.bin", "out"], "junk.bin is no table in a format known here"),
+        (["convert", "nothing", "out"], "there is no table 'nothing'"),
+        (["convert", "nan.safetensors", "out.npy"], "token 'a', holds NaN"),
+        (["convert", "wordnet", "directory"], "it is a directory"),
+        (["convert", "wordnet", "no/such/place.vec"], "there is no directory"),
         (["train", "missing.txt", "-o", "out"], "missing.txt"),
         (["train", "empty.txt", "-o", "out"], "empty"),
         (["train", "blank.txt", "-o", "out"], "blank.txt"),
@@ -95,6 +108,9 @@ def test_one_line_and_status_1(folder, arguments, message):
         ["analogy", "man", "king"],
         ["similarity", "one"],
         ["embed", "a", "--recipe", "bret"],
+        ["convert", "wordnet"],
+        ["convert", "wordnet", "out", "--to", "word2vec"],
+        ["train", "good.txt", "-o", "out.npy"],
         ["train", "good.txt"],
         ["train", "-o", "out"],
         ["train", "good.txt", "-o", "out", "--tokenizer", "bpe", "--min-count", "3"],
