@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tokenizers.pre_tokenizers import ByteLevel
 
 from tokenspace import __version__, text
 from tokenspace.errors import ShapeError, TableFormatError
@@ -95,6 +94,8 @@ class WordRows:
         spelled = word.lower() if self.case == "lower" else word
         mark = WORD_START.get(self._encoding, "")
         if self._encoding == "byte-level":
+            from tokenizers.pre_tokenizers import ByteLevel
+
             split = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(spelled)
             spelled = "".join(part for part, _ in split)
         elif mark:
