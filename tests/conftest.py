@@ -11,8 +11,11 @@ ROOMS = (
     "models",
     "plots",
     "reference",
+    "splits",
     "table",
     "tokenizer",
+    "tokenizer_files",
+    "tokenizer_training",
     "vocab",
 )
 install_import_hook(
