@@ -16,6 +16,14 @@ def test_the_new_file_appears_whole(tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
 
+def test_the_bytes_are_on_the_disk_before_the_name_is_theirs(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(os, "fsync", lambda handle: calls.append(os.path.exists(tmp_path / "out")))
+    with replacing(tmp_path / "out") as fresh:
+        fresh.write_text("new")
+    assert calls == [False, True]  # the file, then the folder that holds its new name
+
+
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, failure):
     target = tmp_path / "out"

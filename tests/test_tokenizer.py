@@ -1,9 +1,10 @@
+import contextlib
 import json
 
 import numpy as np
 import pytest
 
-from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, VocabError
+from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, TokenIdError, VocabError
 from tokenspace.tokenizer import Tokenizer
 
 TEXTS = ["The cat sat on the mat.", "The dog didn't sit, did it?", "three cats; 24 dogs!"]
@@ -153,3 +154,61 @@ def test_bad_files(tmp_path):
         Tokenizer.train([tmp_path / "latin1.txt"])
     with pytest.raises(CorpusError, match="is a directory"):
         Tokenizer.train([tmp_path])
+
+
+@pytest.mark.parametrize("ids", [[3.9], [10**6], [True], [-1], [2**40], 10**6])
+def test_decode_keeps_the_id_contract(words, ids):
+    with pytest.raises(TokenIdError):
+        words.decode(ids)
+
+
+def test_decode_takes_one_id_or_none(words):
+    assert words.decode(words.vocab.id("cat")) == "cat"
+    assert words.decode([]) == ""
+
+
+DAMAGED = {
+    "no UTF-8": lambda text: text.encode().replace(b"cat", b"c\xfft"),
+    "empty": lambda text: b"",
+    "nested": lambda text: b"[" * 100_000,
+    "no object": lambda text: b"3",
+    "unknown token missing": lambda text: (
+        text.encode().replace(b'"[UNK]":1', b'"[XXX]":1').replace(b'"content":"[UNK]"', b'"content":"[YYY]"')
+    ),
+    "an id of billions": lambda text: text.encode().replace(b'"sat":', b'"sat":4000000000,"sit":'),
+    "padding of billions": lambda text: text.encode().replace(
+        b'"padding":null',
+        b'"padding":{"strategy":"BatchLongest","direction":"Right","pad_to_multiple_of":null,'
+        b'"pad_id":4000000000,"pad_type_id":0,"pad_token":"[PAD]"}',
+    ),
+}
+
+
+def use_all(tokenizer: Tokenizer) -> None:
+    tokenizer.encode("zebra")
+    assert len(tokenizer.vocab) < 100
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_description_is_one_of_our_errors_wherever_it_is_used(words, damage):
+    compact = json.dumps(json.loads(words.to_json()), separators=(",", ":"), ensure_ascii=False)
+    damaged = DAMAGED[damage](compact)
+    assert damaged != compact.encode()
+    for use in (
+        lambda t: t.encode("zebra"),
+        lambda t: t.encode_batch(["cat", "the cat"]),
+        lambda t: t.pieces("zebra"),
+        lambda t: t.vocab,
+        lambda t: t.pad_id,
+        lambda t: t.unk_id,
+        lambda t: t.to_json(),
+    ):
+        with contextlib.suppress(TableFormatError):  # what can be used nevertheless may be
+            use(Tokenizer.from_json(damaged, "the tokenizer in t.safetensors"))
+    if damage != "padding of billions":  # ignored: there is a [PAD]
+        with pytest.raises(TableFormatError, match=r"the tokenizer in t\.safetensors"):
+            use_all(Tokenizer.from_json(damaged, "the tokenizer in t.safetensors"))
+
+
+def test_lone_surrogates_are_no_text(words):
+    assert words.encode("the \ud800 cat \udce9").tokens == ["the", "[UNK]", "cat", "[UNK]"]

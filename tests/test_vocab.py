@@ -40,10 +40,12 @@ def test_duplicates_are_legal_and_the_id_is_the_key():
     assert len(vocab) == 5
 
 
-@pytest.mark.parametrize("i", [-1, 6, 10**12])
+@pytest.mark.parametrize("i", [-1, 6, 10**12, np.int8(-1), True])
 def test_an_id_outside_is_refused(i):
-    with pytest.raises(TokenIdError, match="outside this vocabulary of 6 tokens"):
-        BERT[i]
+    for ask in (BERT.__getitem__, BERT.kind):
+        with pytest.raises(TokenIdError, match="outside this vocabulary of 6 tokens"):
+            ask(i)
+    assert BERT[np.uint8(2)] == "king"
 
 
 @pytest.mark.parametrize(
@@ -115,14 +117,23 @@ def test_damaged_offsets_are_refused():
 
 
 def test_special_ids_must_exist():
-    with pytest.raises(VocabError, match="special ids"):
-        Vocab(["a"], special=[1])
+    for wrong in (1, -1, True):
+        with pytest.raises(TokenIdError, match="outside this vocabulary of 1 tokens"):
+            Vocab(["a"], special=[wrong])
 
 
 def test_equality_looks_at_tokens_and_special_ids():
     assert Vocab(["a", "bc"]) == Vocab(["a", "bc"])
     assert Vocab(["a", "bc"]) != Vocab(["ab", "c"])
     assert Vocab(["a"], special=[0]) != Vocab(["a"])
+    assert Vocab(["a"], encoding="word") != Vocab(["a"], encoding="wordpiece")
+
+
+@pytest.mark.parametrize("vocab", [GPT2, LLAMA, BERT])
+def test_text_that_no_token_can_be_is_only_missing(vocab):
+    assert vocab.ids("\ud800") == []
+    with pytest.raises(VocabError, match="is not one of the"):
+        vocab.find("\ud800")
 
 
 def test_placeholders_are_rows_named_after_their_own_id():

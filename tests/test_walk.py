@@ -3,7 +3,8 @@ import pytest
 import torch
 
 import tokenspace as ts
-from tokenspace.errors import CheckpointError, CorpusError, ShapeError, VocabError
+from tokenspace.errors import CheckpointError, CorpusError, ShapeError, TableFormatError, VocabError
+from tokenspace.reference import recipes
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.walk import Pipeline
 
@@ -135,3 +136,27 @@ def test_what_can_not_be_walked(saved, table, tmp_path):
     ts.save(ts.Table(table.weight, table.vocab), tmp_path / "bare")
     with pytest.raises(VocabError, match="no tokenizer"):
         Pipeline.open(tmp_path / "bare")
+
+
+def test_padding_has_no_part_in_predictions_and_gradients(saved):
+    pipeline = Pipeline.open(saved)
+    short, _ = pipeline.walk(["the cat", "the dog and the cat sat"])
+    (alone,) = pipeline.walk(["the cat"])
+    assert pipeline.gradient(short) == pipeline.gradient(alone)
+    assert pipeline.predict(short) == pipeline.predict(alone)
+    one, _ = pipeline.walk(["cat", "the dog"])
+    with pytest.raises(CorpusError, match="at least two tokens"):
+        pipeline.gradient(one)
+
+
+def test_numbers_that_are_none_are_named(table):
+    table.weight[table.vocab.id("dog"), 1] = np.nan
+    layer = recipes.from_table(table, "original", np.random.default_rng(0))
+    pipeline = Pipeline(table, layer, "original")
+    with pytest.raises(
+        TableFormatError, match=r"'lookup' gives NaN or infinity for token 'dog' at batch 0, position 1"
+    ):
+        pipeline.walk(["the dog"])
+    (walk,) = pipeline.walk(["the cat"])
+    with pytest.raises(TableFormatError, match="the head's scores hold NaN"):
+        pipeline.predict(walk)

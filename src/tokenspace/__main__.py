@@ -1,5 +1,21 @@
 """``python -m tokenspace`` is the command ``tokenspace``."""
 
-from tokenspace.cli import main
+import os
+import sys
 
-main(prog_name="tokenspace")
+
+def main() -> None:
+    """Run the command; an interrupt while it still loads, or a full disk under --help, ends quietly."""
+    try:
+        from tokenspace.cli import main as verbs
+
+        verbs(prog_name="tokenspace")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        os.write(2, f"Error: {error.strerror or error}\n".encode())
+        os._exit(1)  # a plain exit would try to flush what could not be written
+
+
+if __name__ == "__main__":
+    main()

@@ -38,6 +38,10 @@ class Table:
         output: ArrayLike | None = None,
         provenance: dict[str, Any] | None = None,
     ):
+        if not isinstance(vocab, Vocab):
+            raise VocabError(f"vocab must be a Vocab, found {type(vocab).__name__}; make one: Vocab(tokens)")
+        if not isinstance(provenance, (dict, type(None))):
+            raise TableFormatError(f"provenance must be a dict, found {type(provenance).__name__}")
         self.weight = _checked(weight, "weight", len(vocab))
         self.output = None if output is None else _checked(output, "output", len(vocab))
         if self.output is not None and self.output.shape != self.weight.shape:
@@ -47,7 +51,7 @@ class Table:
             )
         self.vocab = vocab
         self.tokenizer = tokenizer
-        self.provenance = {} if provenance is None else provenance
+        self.provenance: dict[str, Any] = {} if provenance is None else provenance
 
     def __len__(self) -> int:
         """V, the number of rows."""
@@ -58,7 +62,7 @@ class Table:
         """D, the numbers in a row."""
         return self.weight.shape[1]
 
-    def __getitem__(self, token: Any) -> Float[Array, " D"]:
+    def __getitem__(self, token: str) -> Float[Array, " D"]:
         """The row of ``token`` as ``vocab.find`` understands it, in float32."""
         if not isinstance(token, str):
             raise VocabError(f"a table is indexed by a token, found {token!r}; rows by id: table.lookup(ids)")
@@ -74,13 +78,13 @@ class Table:
         return f"Table({', '.join(parts)})"
 
 
-def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0) -> None:
+def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0, matrix: str = "table") -> None:
     """``TableFormatError`` if ``rows``, the table's from row ``first_id`` on, hold NaN or infinity."""
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         bad = first_id + int(np.argmin(finite))
         raise TableFormatError(
-            f"row {bad:,} of the table, token {table.vocab[bad]!r}, holds NaN or infinity"
+            f"row {bad:,} of the {matrix}, token {table.vocab[bad]!r}, holds NaN or infinity"
             f" ({int((~finite).sum()):,} such rows from row {first_id:,} to {first_id + len(rows) - 1:,}); "
             "repair those rows or train again with a lower learning rate"
         )

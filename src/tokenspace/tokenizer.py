@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenspace import text as text_files
 from tokenspace import tokenizer_files, tokenizer_training
 from tokenspace.errors import TableFormatError
+from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Int
 from tokenspace.tokenizer_training import PAD
 from tokenspace.vocab import Vocab, placeholder
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import tokenizers
 
 _PAD_NAMES = (PAD, "<pad>", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
+
+MOST_HOLES = 100_000  # ids without a token, beyond one for each token: more is damage, not padding
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,16 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The text of a ``tokenizer.json``, byte for byte what this tokenizer was read from."""
-        return _as_bytes(self._description).decode("utf-8")
+        try:
+            return _as_bytes(self._description).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise TableFormatError(f"{self._origin} is not UTF-8 at byte {error.start:,}") from None
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """What the ``tokenizer.json`` says, as plain objects; checked by ``inner`` first."""
+        self.inner  # noqa: B018
+        return json.loads(self.to_json())
 
     @property
     def kind(self) -> str:
@@ -142,6 +154,11 @@ class Tokenizer:
         """Its tokens in id order; an id that no token has is named ``[unused-row-N]``."""
         by_id = {i: token for token, i in self.inner.get_vocab(with_added_tokens=True).items()}
         size = max(by_id, default=-1) + 1
+        if size > 2 * len(by_id) + MOST_HOLES:
+            raise TableFormatError(
+                f"{self._origin} gives id {size - 1:,} to {by_id[size - 1]!r}, "
+                f"far beyond its {len(by_id):,} tokens"
+            )
         return Vocab([by_id.get(i) or placeholder(i) for i in range(size)], special=self._special_ids)
 
     @cached_property
@@ -154,16 +171,16 @@ class Tokenizer:
         """The id that stands for text outside the vocabulary; None if there is no such text."""
         name = getattr(self.inner.model, "unk_token", None)
         if name is None:
-            model = json.loads(self.to_json()).get("model", {})
-            return model.get("unk_id")  # Unigram names it by id
+            found = self._settings["model"].get("unk_id")  # Unigram names it by id
+            return found if type(found) is int and found < len(self.vocab) else None
         return self.inner.token_to_id(name)
 
     @cached_property
     def pad_id(self) -> int | None:
         """The padding token's id, recognised by name or by the file's own padding; None if there is none."""
-        padding = json.loads(self.to_json()).get("padding")
-        if padding:
-            return padding.get("pad_id")
+        padding = self._settings.get("padding")
+        if padding and type(padding.get("pad_id")) is int and 0 <= padding["pad_id"] < len(self.vocab):
+            return padding["pad_id"]
         found = (self.inner.token_to_id(name) for name in _PAD_NAMES)
         return next((i for i in found if i is not None), None)
 
@@ -171,25 +188,31 @@ class Tokenizer:
 
     def encode(self, text: str, pair: str | None = None) -> Encoded:
         """One text, or two as the tokenizer joins them, with the special tokens that it adds."""
-        return self._encoded(self.inner.encode(_plain(text), None if pair is None else _plain(pair)))
+        return self._encoded(self._encode(text, pair))
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
         """Several texts, each padded at its end to the longest: stack their ``ids`` for a (B, T) array."""
-        encoded = [self._encoded(one) for one in self.inner.encode_batch([_plain(text) for text in texts])]
+        encoded = [self._encoded(self._encode(text)) for text in texts]
         length = max((one.ids.size for one in encoded), default=0)
-        pad_id = (
-            self.pad_id or 0
-        )  # a family without a padding token never reads these positions: the mask is 0
+        pad_id = self.pad_id or 0  # without a padding token any id will do: the mask is 0 there
         pad = self.inner.id_to_token(pad_id) or placeholder(pad_id)
         return [_padded(one, length, pad_id, pad) for one in encoded]
 
     def pieces(self, word: str) -> list[int]:
         """The ids that ``word`` splits into, standing by itself, without special tokens."""
-        return self.inner.encode(_plain(word), add_special_tokens=False).ids
+        return self._encode(word, special=False).ids
 
     def decode(self, ids: ArrayLike) -> str:
-        """The text of ``ids``, special tokens left out."""
-        return self.inner.decode(np.asarray(ids, np.int64).tolist())
+        """The text of ``ids`` (T,), special tokens left out; ``TokenIdError`` for an id without a token."""
+        return self.inner.decode(np.atleast_1d(checked_ids(ids, len(self.vocab))).tolist())
+
+    def _encode(self, text: str, pair: str | None = None, special: bool = True) -> tokenizers.Encoding:
+        try:
+            return self.inner.encode(
+                _plain(text), None if pair is None else _plain(pair), add_special_tokens=special
+            )
+        except Exception as error:  # noqa: BLE001  the library raises bare Exception, e.g. without its [UNK]
+            raise TableFormatError(f"{self._origin} can't split this text: {error}") from None
 
     def _encoded(self, one: tokenizers.Encoding) -> Encoded:
         return Encoded(
@@ -225,8 +248,8 @@ def _padded(one: Encoded, length: int, pad_id: int, pad: str) -> Encoded:
 
 
 def _plain(text: str) -> str:
-    """The library takes Unicode text alone; bytes that were none (surrogate escapes) become U+FFFD."""
-    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """The library takes Unicode text alone; lone surrogates (bytes that were no UTF-8) become U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _as_bytes(description: str | bytes) -> bytes:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,9 +35,9 @@ def read(path: Path) -> Description:
     """The tokenizer that a folder holds or a file names; ``CheckpointError`` if there is none, or it needs
     what these files don't hold.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         for name in (JSON, MERGES, VOCAB_TXT):
-            if (path / name).is_file():
+            if os.path.isfile(path / name):
                 return read(path / name)
         raise CheckpointError(
             f"no tokenizer at {path}: it has neither {JSON} nor {VOCAB_JSON} with {MERGES} nor {VOCAB_TXT}"
@@ -119,7 +120,7 @@ def _config(path: Path, classes: tuple[str, ...], whose: str) -> dict[str, Any]:
     keep files of the same names and read them in another way: its class is refused.
     """
     beside = path.with_name("tokenizer_config.json")
-    config = _object(beside) if beside.is_file() else {}
+    config = _object(beside) if os.path.isfile(beside) else {}
     name = config.get("tokenizer_class")
     if isinstance(name, str) and name.removesuffix("Fast").removesuffix("Tokenizer") not in classes:
         raise CheckpointError(

@@ -7,11 +7,12 @@ they are asked for: opening a table of 256,000 tokens parses none of them.
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, SupportsIndex, get_args
 
 import numpy as np
 
@@ -50,7 +51,9 @@ class Vocab:
     tokenspace.errors.VocabError: 'cats' is not one of the 4 tokens of this vocabulary; close spellings: 'cat'
     """
 
-    def __init__(self, tokens: Sequence[str], special: Iterable[int] = (), encoding: Encoding | None = None):
+    def __init__(
+        self, tokens: Sequence[str], special: Iterable[SupportsIndex] = (), encoding: Encoding | None = None
+    ):
         try:
             encoded = [token.encode("utf-8", "surrogateescape") for token in tokens]
         except UnicodeEncodeError as error:
@@ -64,7 +67,7 @@ class Vocab:
         cls,
         data: Int[Array, " bytes"],
         offsets: Int[Array, " V_plus_1"],
-        special: Iterable[int] = (),
+        special: Iterable[SupportsIndex] = (),
         encoding: Encoding | None = None,
     ) -> Vocab:
         """Wrap V tokens already laid end to end: token i is ``data[offsets[i]:offsets[i + 1]]`` (UTF-8)."""
@@ -81,23 +84,36 @@ class Vocab:
         self,
         data: Int[Array, " bytes"],
         offsets: Int[Array, " V_plus_1"],
-        special: Iterable[int],
+        special: Iterable[SupportsIndex],
         encoding: Encoding | None,
     ) -> None:
         self.data = data
         self.offsets = offsets
-        self.special: tuple[int, ...] = tuple(sorted({int(i) for i in special}))
-        if self.special and not 0 <= self.special[0] <= self.special[-1] < len(self):
-            raise VocabError(f"special ids {self.special} must lie in 0 to {len(self) - 1:,}")
+        self.special: tuple[int, ...] = tuple(sorted({self._checked(i) for i in special}))
         if encoding is not None:
+            if encoding not in get_args(Encoding):
+                raise VocabError(
+                    f"encoding {encoding!r} is not known; allowed: {', '.join(get_args(Encoding))}"
+                )
             self.encoding = encoding
 
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    def __getitem__(self, i: int) -> str:
-        if not 0 <= i < len(self):
-            raise TokenIdError(f"id {i:,} is outside this vocabulary of {len(self):,} tokens")
+    def _checked(self, i: SupportsIndex) -> int:
+        """``i`` as an id of this vocabulary: an integer, never wrapped, rounded or clipped."""
+        try:
+            index = operator.index(i)
+        except TypeError:
+            index = -1
+        if isinstance(i, (bool, np.bool_)) or not 0 <= index < len(self):
+            raise TokenIdError(
+                f"id {i!r} is outside this vocabulary of {len(self):,} tokens; ids are integers from 0 on"
+            )
+        return index
+
+    def __getitem__(self, i: SupportsIndex) -> str:
+        i = self._checked(i)
         return self.data[self.offsets[i] : self.offsets[i + 1]].tobytes().decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
@@ -113,7 +129,7 @@ class Vocab:
         if not isinstance(other, Vocab):
             return NotImplemented
         same_text = np.array_equal(self.data, other.data) and np.array_equal(self.offsets, other.offsets)
-        return same_text and self.special == other.special
+        return same_text and (self.special, self.encoding) == (other.special, other.encoding)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -150,6 +166,8 @@ class Vocab:
 
     def ids(self, token: str) -> list[int]:
         """Every id that holds ``token``, in order; empty if none does."""
+        if not _is_writable(token):
+            return []
         code = np.frombuffer(token.encode("utf-8", "surrogateescape"), np.uint8)
         same_length = np.flatnonzero(np.diff(self.offsets) == code.size)
         found = self.data[self.offsets[same_length, np.newaxis] + np.arange(code.size)] == code
@@ -168,14 +186,14 @@ class Vocab:
         raise VocabError(self._missing(word))
 
     def _forms(self, word: str) -> list[str]:
-        if self.encoding == "byte-level":
+        if self.encoding == "byte-level" and _is_writable(word):
             plain = "".join(_BYTE_LEVEL[b] for b in word.encode("utf-8", "surrogateescape"))
             return ["Ġ" + plain, plain, word]
         if self.encoding == "sentencepiece":
             return ["▁" + word.replace(" ", "▁"), word]
         return [word]
 
-    def kind(self, i: int) -> Kind:
+    def kind(self, i: SupportsIndex) -> Kind:
         """What id ``i`` is for.
 
         >>> llama = Vocab(["<s>", "<0x0A>", "▁king", "dom", "<unused7>"], special=[0])
@@ -218,6 +236,15 @@ class Vocab:
         near = self.close(word)
         hint = "close spellings: " + ", ".join(map(repr, near)) if near else "no close spelling either"
         return f"{word!r} is not one of the {len(self):,} tokens of this vocabulary; {hint}"
+
+
+def _is_writable(token: str) -> bool:
+    """Whether bytes can hold ``token``: no surrogate but those that stand for a byte."""
+    try:
+        token.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def placeholder(i: int) -> str:

@@ -12,18 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from tokenspace import formats
-from tokenspace.errors import CorpusError, VocabError
+from tokenspace.errors import CorpusError, TableFormatError, VocabError
 from tokenspace.geometry import cosine
 from tokenspace.models.open import load_table, open_checkpoint
 from tokenspace.reference import Embedding, LMHead, TransformerInput
 from tokenspace.reference import recipes as layers
-from tokenspace.shapes import Array, Float
+from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
 from tokenspace.tokenizer import Encoded, Tokenizer
 
@@ -50,6 +49,11 @@ class Walk:
     steps: dict[str, Float[Array, "T D"]]
     mask: list[int]
     unknown: list[str]
+
+    @property
+    def length(self) -> int:
+        """How many of the positions are tokens; padding follows them."""
+        return sum(self.mask)
 
     @property
     def output(self) -> Float[Array, "T D"]:
@@ -126,7 +130,7 @@ class Pipeline:
         >>> [token.token for token in walk.tokens], list(walk.steps), walk.output.shape
         (['the', 'cat', 'sat'], ['lookup', 'scaled', 'position', 'dropout', 'output'], (3, 100))
         """
-        if recipe is None and source not in formats.BUILT_IN and Path(source).is_dir():
+        if recipe is None and source not in formats.BUILT_IN and os.path.isdir(source):
             checkpoint = open_checkpoint(source)
             family = layers.known_family(checkpoint)
             return cls(load_table(source), layers.from_checkpoint(checkpoint), family.name)
@@ -139,7 +143,7 @@ class Pipeline:
     def walk(self, texts: Sequence[str], pair: str | None = None) -> list[Walk]:
         """Take ``texts`` through the layer as one batch, padded to its longest; or one text and its ``pair``.
 
-        ``CorpusError`` if a text holds no token.
+        ``CorpusError`` if a text holds no token, ``TableFormatError`` if a number is NaN or infinite.
         """
         for text in [*texts, *([] if pair is None else [pair])]:
             if not text.strip():
@@ -159,6 +163,7 @@ class Pipeline:
             positions = self.layer.position_ids(ids, attention_mask=mask)
         segment_ids = None if self.layer.segment is None else segments
         steps = self.layer.steps(ids, segment_ids=segment_ids, position_ids=positions, attention_mask=mask)
+        self._check_finite(ids, steps)
         return [
             Walk(
                 text,
@@ -175,6 +180,16 @@ class Pipeline:
             for b, (text, one) in enumerate(zip(texts, encoded, strict=True))
         ]
 
+    def _check_finite(self, ids: Int[Array, "B T"], steps: dict[str, Float[Array, "B T D"]]) -> None:
+        """``TableFormatError`` at the first step with a number that is none."""
+        for name, values in steps.items():
+            if not np.isfinite(values).all():
+                b, t = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values).all(axis=-1)))
+                raise TableFormatError(
+                    f"the step {name!r} gives NaN or infinity for token {self.table.vocab[int(ids[b, t])]!r} "
+                    f"at batch {b}, position {t}; the rows that it reads are damaged or too large"
+                )
+
     def _unknown(self, text: str, pair: str | None, one: Encoded) -> list[str]:
         words = []
         for i, segment, (start, end) in zip(one.ids, one.segments, one.spans, strict=True):
@@ -187,29 +202,35 @@ class Pipeline:
         return LMHead(self.layer.token) if self.table.output is None else LMHead.untied(self.table.output)
 
     def predict(self, walk: Walk, k: int = 5) -> list[list[Candidate]]:
-        """For each position, the ``k`` tokens that the head scores highest: hidden @ E.T, then softmax."""
-        logits = self.head().forward(walk.output)
-        shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        shares = shifted / shifted.sum(axis=-1, keepdims=True)
-        best = np.argsort(-logits, axis=-1, kind="stable")[:, :k]
-        return [
-            [Candidate(self.table.vocab[i], i, float(logits[t, i]), float(shares[t, i])) for i in row]
-            for t, row in enumerate(best.tolist())
-        ]
+        """For each token, the ``k`` tokens that the head scores highest: hidden @ E.T, then softmax.
+
+        Padding predicts nothing. ``TableFormatError`` if a score is NaN or infinite.
+        """
+        head = self.head()
+        return [self._best(head.forward(hidden), k) for hidden in walk.output[: walk.length]]
+
+    def _best(self, logits: Float[Array, " V"], k: int) -> list[Candidate]:
+        if not np.isfinite(logits).all():
+            raise TableFormatError("the head's scores hold NaN or infinity: its rows do, or are too large")
+        shares = np.exp(logits - logits.max())
+        shares /= shares.sum()
+        best = np.argsort(-logits, kind="stable")[:k].tolist()
+        return [Candidate(self.table.vocab[i], i, float(logits[i]), float(shares[i])) for i in best]
 
     def gradient(self, walk: Walk, learning_rate: float = 0.1) -> Gradient:
         """One step of plain gradient descent on the table, so that each token better predicts the next.
 
         ``CorpusError`` for a text of one token, which has no next one.
         """
-        if len(walk.tokens) < 2:
+        if walk.length < 2:
             raise CorpusError("a gradient needs a next token to predict; give a text of at least two tokens")
-        ids = np.array([[token.id for token in walk.tokens]])
-        positions = np.array([[token.position for token in walk.tokens]])
-        segments = (
-            None if self.layer.segment is None else np.array([[token.segment for token in walk.tokens]])
+        tokens = walk.tokens[: walk.length]
+        ids, positions, segments = (
+            np.array([[getattr(token, name) for token in tokens]]) for name in ("id", "position", "segment")
         )
-        output = self.layer.forward(ids, segment_ids=segments, position_ids=positions)
+        output = self.layer.forward(
+            ids, segment_ids=None if self.layer.segment is None else segments, position_ids=positions
+        )
         labels = np.append(ids[:, 1:], [[-100]], axis=1)  # the last token has no next one: ignored
 
         head = self.head()
@@ -220,6 +241,7 @@ class Pipeline:
         self.layer.zero_gradient()
         self.layer.backward(d_output)
         d_weight = self.layer.gradients()["token.weight"]
+        self.layer.zero_gradient()
         used = list(dict.fromkeys(ids[0].tolist()))
         before = self.table.lookup(used)
         after = before - learning_rate * d_weight[used]
@@ -233,7 +255,6 @@ class Pipeline:
             )
             for n, i in enumerate(used)
         ]
-        self.layer.zero_gradient()
         return Gradient(float(loss), learning_rate, rows, _rows_moved(d_weight), scored, len(self.table))
 
 

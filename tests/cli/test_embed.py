@@ -52,6 +52,11 @@ def test_a_pair_shows_segments():
     assert "segment 1" in run("embed", "the cat", "--pair", "a dog").stdout
 
 
+def test_a_pair_under_a_recipe_without_segments_says_so():
+    assert "adds no rows for segments" in run("embed", "a", "--pair", "b", "--recipe", "gpt2").stdout
+    assert "adds no rows" not in run("embed", "a", "--pair", "b").stdout
+
+
 def test_a_pair_through_a_checkpoint_keeps_its_own_recipe(minilm_folder):
     (document,) = documents("embed", "the cat", "--pair", "a dog", "-t", str(minilm_folder))
     assert document["d_model"] == 384
@@ -127,6 +132,26 @@ def test_tokens_can_not_drive_the_terminal(token, tmp_path):
     result = run("embed", f"x{token}y", "-t", str(tmp_path / "t"))
     assert token not in result.stdout.replace("\n", " ") or token == "\n"
     assert repr(token)[1:-1][:13] in result.stdout
+
+
+def test_padding_predicts_nothing():
+    shown = run("embed", "--predict", "--gradient", stdin="the cat sat on\nthe dog\n").stdout
+    predictions = shown[shown.index("predict ") :]
+    assert "[PAD]" not in predictions
+    assert "the dog" not in predictions
+    _, short = documents("embed", "--predict", "--gradient", stdin="the cat sat on\nthe dog\n")
+    (alone,) = documents("embed", "the dog", "--predict", "--gradient")
+    assert short["predictions"] == alone["predictions"]
+    assert short["gradient"] == alone["gradient"]
+
+
+@pytest.mark.parametrize("columns", [20, 40])
+def test_narrow_terminals_cut_rows_rather_than_wrap_them(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = run("embed", "the cat").stdout
+    rows = [line for line in shown.splitlines() if line.startswith("  the") and "." in line]
+    assert len(rows) == 4
+    assert all(len(line) <= columns for line in rows)
 
 
 def test_a_long_text_shows_its_first_and_last_rows():

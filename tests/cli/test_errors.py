@@ -28,7 +28,11 @@ def folder(tmp_path):
     (tmp_path / "short.vec").write_text("2 3\na 1 2 3\nb 1 2\n")
     (tmp_path / "junk.bin").write_bytes(bytes(range(256)) * 8)
     (tmp_path / "good.txt").write_text("the cat sat on the mat\n" * 50)
+    (tmp_path / "good.x").write_text("the cat sat on the mat\n" * 50)
+    (tmp_path / "good.snapshot-1.x").write_text("the cat sat on the mat\n" * 50)
     (tmp_path / "directory").mkdir()
+    far = ts.Table(np.full((2, 2), 3e38, np.float32), ts.Vocab(["far", "away"]))
+    ts.save(far, tmp_path / "far.safetensors")
     wrong = {
         "weight": np.ones((3, 2), np.float32),
         "tokens.bytes": np.frombuffer(b"ab", np.uint8),
@@ -80,8 +84,18 @@ def folder(tmp_path):
         (["train", "directory", "-o", "out"], "directory"),
         (["train", "good.txt", "-o", "directory"], "it is a directory"),
         (["train", "good.txt", "-o", "no/such/place"], "there is no directory"),
-        (["train", "good.txt", "-o", "out", "--dim", "0"], "dim"),
-        (["train", "good.txt", "-o", "out", "--epochs", "-1"], "epochs"),
+        (["train", "good.x", "-o", "good.x"], "it is the text to learn from"),
+        (
+            ["train", "good.txt", "-o", "x", "--min-count", "1", "--epochs", "1", "--sample", "1e-9"],
+            "thinned all 300 tokens",
+        ),
+        (
+            ["train", "good.snapshot-1.x", "-o", "good.x", "--snapshots", "1"],
+            "it is the text to learn from",
+        ),
+        (["neighbors", "king", "-t", "x" * 5000], "File name too long"),
+        (["neighbors", "king", "-t", ""], "no table was named"),
+        (["neighbors", "far", "-t", "far.safetensors"], "leave float32"),
         (["train", "good.txt", "-o", "out", "--sample", "nan"], "sample"),
         (["train", "good.txt", "-o", "out", "--tokenizer", "nothing.json"], "no tokenizer at nothing.json"),
         (["train", "good.txt", "-o", "out", "--tokenizer", "junk.bin"], "is no tokenizer.json"),
@@ -105,6 +119,11 @@ def test_one_line_and_status_1(folder, arguments, message):
         ["nonsense"],
         ["neighbors", "king", "-k", "0"],
         ["neighbors", "king", "--metric", "nearest"],
+        ["embed", "a", "--seed", "-1"],
+        ["train", "good.txt", "-o", "out", "--dim", "0"],
+        ["train", "good.txt", "-o", "out", "--epochs", "-1"],
+        ["train", "good.txt", "-o", "out", "--vocab-size", "100"],
+        ["train", "good.txt", "-o", "out", "--tokenizer", "own.json", "--keep-case"],
         ["analogy", "man", "king"],
         ["similarity", "one"],
         ["embed", "a", "--recipe", "bret"],
@@ -130,9 +149,13 @@ def test_bad_stdin(folder):
     assert "3 words, found 2" in run("analogy", stdin="man king\n").err
     result = run("neighbors", stdin=b"caf\xe9\xff\n")
     assert (result.returncode, result.err.count("\n")) == (1, 1)
-    result = run("embed", stdin="")
-    assert (result.returncode, result.err.count("\n")) == (1, 1)
-    assert "no tokens" in result.err
+    for verb in ("embed", "neighbors", "analogy", "similarity"):
+        result = run(verb, stdin=" \n")
+        assert (result.returncode, result.err.count("\n")) == (1, 1)
+        assert "stdin is empty" in result.err
+    result = run("similarity", stdin="cat dog\ncat\n")
+    assert (result.returncode, result.out) == (1, "")
+    assert "line 2 of stdin must be A B: 2 words, found 1" in result.err
 
 
 def test_a_traceback_only_on_request():
@@ -145,6 +168,41 @@ def test_a_reader_that_stops_early_is_no_error():
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert result.stdout.count("\n") == 1
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", ["neighbors king", "embed cat", "embed cat --json", "--help"])
+def test_a_full_disk_behind_stdout_is_one_line(arguments):
+    command = f"{sys.executable} -m tokenspace {arguments} > /dev/full"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == "Error: No space left on device\n"
+
+
+def test_a_closed_stderr_does_not_stop_training(folder):
+    command = f"NUMBA_CACHE_DIR=cache {sys.executable} -m tokenspace train good.txt -o out 2>&-"
+    result = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert (folder / "out").exists()
+
+
+def test_what_is_typed_can_not_drive_the_terminal(tmp_path):
+    tokenizer = ts.Tokenizer.train_from_iterator(["a b c"] * 3, kind="bpe", vocab_size=300)
+    table = ts.Table(np.ones((len(tokenizer.vocab), 2), np.float32), tokenizer.vocab, tokenizer)
+    ts.save(table, tmp_path / "t")
+    result = run("neighbors", "k\x1b[31mred\nx", "-t", str(tmp_path / "t"))
+    assert result.returncode == 0
+    assert "\x1b" not in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_byte_order_mark_and_any_encoding_of_the_terminal(folder, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert run("neighbors", "-k", "1", stdin=b"\xef\xbb\xbfthree\n").out == "0.7528  two\n"
+    assert "'cafés' is not one of" in run("neighbors", stdin="cafés".encode()).err
+
+
+def test_a_zero_row_is_said_to_have_no_direction():
+    assert "is all zeros" in run("neighbors", "[PAD]", "-k", "1").err
 
 
 def test_unwritable_output_is_told_before_training(folder):

@@ -4,11 +4,15 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import tokenspace as ts
+from tokenspace import formats
+from tokenspace.cli import main
 
 TEXT = "the cat chased the mouse .\nthe dog chased the mouse .\nThe king ruled the land .\n" * 400
 
@@ -124,20 +128,60 @@ def test_a_table_trained_from_several_files(folder):
     assert "zebra" in ts.load(folder / "t").vocab
 
 
-def test_ctrl_c_saves_what_there_is(folder):
+def start_long_training(folder, *arguments: str) -> subprocess.Popen:
     (folder / "long.txt").write_text(TEXT * 60)
-    command = [sys.executable, "-m", "tokenspace", "train", "long.txt", "-o", "t", "--epochs", "1000"]
-    command += ["--snapshots", "1000"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tokenspace", "train", "long.txt", "-o", "t", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_what_there_is(folder, number):
+    process = start_long_training(folder, "--epochs", "1000", "--snapshots", "1000", "--json")
     while "saved t.snapshot-1" not in process.stderr.readline():
         pass
-    process.send_signal(signal.SIGINT)
-    _, messages = process.communicate(timeout=60)
+    process.send_signal(number)
+    output, messages = process.communicate(timeout=60)
     assert process.returncode == 130, messages
     assert "interrupted after" in messages
     assert "Traceback" not in messages
     table = ts.load(folder / "t")
     assert 0 < table.provenance["interrupted_at"] < 1
+    run = json.loads(output)
+    assert run["interrupted_at"] == table.provenance["interrupted_at"]
+    assert 0 < run["tokens"] < 1000 * 60 * 7200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.05, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5])
+def test_ctrl_c_at_any_moment_ends_it(folder, seconds):
+    process = start_long_training(folder, "--epochs", "1000")
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT), messages  # the latter before Python runs our code
+    assert "Exception ignored" not in messages
+    assert {path.name for path in folder.iterdir()} <= {"text.txt", "long.txt", "t"}
+    if (folder / "t").exists():
+        assert ts.load(folder / "t").provenance["interrupted_at"] > 0
+
+
+def test_the_first_ctrl_c_lets_a_save_finish(folder, monkeypatch):
+    save = formats.save
+
+    def slow_save(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        save(*arguments)
+
+    monkeypatch.setattr(formats, "save", slow_save)
+    arguments = ["train", str(folder / "text.txt"), "-o", str(folder / "t"), "--epochs", "1"]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    assert len(ts.load(folder / "t")) == 12
+
+
+def test_the_loss_said_is_the_runs_not_the_clocks(folder):
+    runs = [train(folder, "text.txt", "-o", "t", "--threads", "1", "--json").stdout for _ in range(2)]
+    losses = {json.loads(run)["loss"] for run in runs}
+    assert losses == {ts.load(folder / "t").provenance["loss"]}
 
 
 def test_a_terminal_sees_progress(folder):

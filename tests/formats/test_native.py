@@ -95,6 +95,18 @@ def test_nan_is_not_saved_and_the_old_file_stays(tmp_path, bad):
     assert (tmp_path / "t").read_bytes() == before
 
 
+def test_nan_is_found_in_every_block_and_in_the_output_table(tmp_path):
+    weight = np.ones((native.ROWS_AT_ONCE + 2, 1), np.float32)
+    bad = weight.copy()
+    bad[-1] = np.nan
+    vocab = Vocab([str(i) for i in range(len(weight))])
+    with pytest.raises(TableFormatError, match=r"row 16,385 of the table, token '16385'"):
+        native.save(Table(bad, vocab), tmp_path / "t")
+    with pytest.raises(TableFormatError, match=r"row 16,385 of the output table"):
+        native.save(Table(weight, vocab, output=bad), tmp_path / "t")
+    assert not list(tmp_path.iterdir())
+
+
 def test_places_that_can_not_be_written(tmp_path):
     with pytest.raises(OutputError, match="is a directory"):
         native.save(tiny(), tmp_path)
@@ -122,7 +134,8 @@ def good_parts() -> tuple[dict, dict]:
         ({"tokens.offsets": np.array([0, 1, 2], np.int32)}, {}, "must be one axis of I64, found I32"),
         ({"tokens.bytes": np.ones((1, 2), np.uint8)}, {}, "must be one axis of U8"),
         ({}, {"format": 2}, "format 2; this version reads format 1"),
-        ({}, {"special": [5]}, "special ids"),
+        ({}, {"format": True}, "format True"),
+        ({}, {"special": [5]}, "id 5 is outside this vocabulary of 2 tokens"),
         ({}, {"special": "all"}, "must be a list of ids"),
         ({}, {"encoding": "morse"}, "unknown token encoding 'morse'"),
         ({}, {"provenance": None}, "must be an object"),

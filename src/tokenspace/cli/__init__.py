@@ -38,10 +38,14 @@ class Verbs(click.Group):
         except KeyboardInterrupt:
             self._fail(ctx, "interrupted", INTERRUPTED)
         except BrokenPipeError:  # the reader has seen enough: `tokenspace neighbors king | head -1`
-            sys.stdout = None  # or Python complains when it flushes at exit
+            _give_up_stdout()
             ctx.exit(1)
         except MemoryError:
             self._fail(ctx, "Error: not enough memory for this; use fewer texts or a smaller table", 1)
+        except OSError as error:  # a full disk behind stdout, a name too long for any file
+            _give_up_stdout()
+            about = f"{error.filename}: " if error.filename else ""
+            self._fail(ctx, f"Error: {about}{error.strerror or error}", 1)
 
     def _fail(self, ctx: click.Context, message: str, status: int) -> None:
         if ctx.params.get("debug"):
@@ -51,6 +55,15 @@ class Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order of the walk from text to vectors, not of the alphabet
+
+
+def _give_up_stdout() -> None:
+    """If stdout can't take what it still holds, drop it, or Python complains when it flushes at exit."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        sys.stdout = None
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -64,6 +77,8 @@ def main(debug: bool) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a token may hold what the terminal can't show
             stream.reconfigure(errors="backslashreplace")
+    if hasattr(sys.stdin, "reconfigure"):  # texts are UTF-8 wherever they come from
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
 
 
 for _verb in (embed, neighbors, analogy, similarity, evaluate, heatmap, norms, params, train, convert):

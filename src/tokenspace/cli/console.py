@@ -52,12 +52,16 @@ def texts(given: Sequence[str], what: str) -> Iterator[str]:
         raise click.UsageError(f"give {what}, or pipe one a line into stdin")
     from tokenspace.errors import CorpusError
 
+    empty = True
     try:
         for line in sys.stdin:
             if line.strip():
+                empty = False
                 yield line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise CorpusError(f"stdin is not UTF-8 text ({error.reason}); convert it first") from None
+    if empty:
+        raise CorpusError(f"stdin is empty; give {what}, or pipe one a line")
 
 
 def words(given: Sequence[str], count: int, what: str) -> Iterator[list[str]]:
@@ -67,8 +71,10 @@ def words(given: Sequence[str], count: int, what: str) -> Iterator[list[str]]:
     if given:
         yield list(given)
         return
-    for line in texts((), what):
-        group = line.split()
+    from tokenspace.errors import CorpusError
+
+    groups = [line.split() for line in texts((), what)]
+    for n, group in enumerate(groups, start=1):
         if len(group) != count:
-            raise click.UsageError(f"each line must be {what}: {count} words, found {len(group)}: {line!r}")
-        yield group
+            raise CorpusError(f"line {n} of stdin must be {what}: {count} words, found {len(group)}")
+    yield from groups

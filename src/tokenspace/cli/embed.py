@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     help="Whose input layer.  [default: original; a checkpoint's own; bert with --pair]",
 )
 @click.option(
-    "--seed", default=0, show_default=True, help="Draws what a recipe learns and a plain table lacks."
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Draws what a recipe learns and a plain table lacks.",
 )
 @click.option("--steps", is_flag=True, help="Draw the steps as boxes, with the first token's numbers.")
 @click.option(
@@ -63,7 +67,7 @@ def embed(
     lines = list(texts(text, "a TEXT"))
     if pair is not None and len(lines) != 1:
         raise click.UsageError(f"--pair goes with one text, found {len(lines)}")
-    if pair is not None and recipe is None and not Path(source).is_dir():
+    if pair is not None and recipe is None and not os.path.isdir(source):
         recipe = "bert"  # the recipe with segments to show
     pipeline = Pipeline.open(source, recipe, seed)
     walks = pipeline.walk(lines, pair)
@@ -102,9 +106,17 @@ def _described(
         described["attention_mask"] = walk.mask
     if predict:
         described["predictions"] = [
-            [candidate._asdict() for candidate in row] for row in pipeline.predict(walk)
+            [
+                {**c._asdict(), "logit": number(c.logit), "probability": number(c.probability)}
+                for c in candidates
+            ]
+            for candidates in pipeline.predict(walk)
         ]
     if gradient:
         moved = pipeline.gradient(walk)
-        described["gradient"] = {**asdict(moved), "rows": [row._asdict() for row in moved.rows]}
+        rows = [
+            {**row._asdict(), "gradient": number(row.gradient), "cosine": number(row.cosine)}
+            for row in moved.rows
+        ]
+        described["gradient"] = {**asdict(moved), "loss": number(moved.loss), "rows": rows}
     return described

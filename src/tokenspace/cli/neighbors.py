@@ -39,12 +39,14 @@ def neighbors(
     for word in texts(token, "a TOKEN"):
         query = geometry.resolve(table, word)
         hits = geometry.neighbors(table, query.word, k, metric=metric, center=center)
+        if len(query.ids) > 1:
+            note(f"{shown(word)} = mean of the rows of {' '.join(map(shown, query.tokens))}")
+        elif not token and not as_json:
+            note(f"{shown(word)}:")
+        if not query.vector.any():
+            note(f"the row of {shown(word)} is all zeros: it has no direction, so every cosine with it is 0")
         if as_json:
             echo_json([{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits])
             continue
-        if len(query.ids) > 1:
-            note(f"{word} = mean of the rows of {' '.join(map(shown, query.tokens))}")
-        elif not token:
-            note(f"{word}:")
         for hit in hits:
             click.echo(f"{hit.score:.4f}  {shown(hit.token)}")

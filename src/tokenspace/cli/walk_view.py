@@ -15,7 +15,7 @@ from tokenspace.reference import SinusoidalPositionalEncoding
 from tokenspace.shapes import Array, Float
 from tokenspace.walk import Candidate, Gradient, Pipeline, Walk
 
-TOKEN_WIDTH = 14  # columns; a longer token is cut
+TOKEN_WIDTH = 14  # columns at most; a longer token is cut
 NUMBER_WIDTH = 8
 ALL_ROWS = 40  # of a longer text the first and last rows are shown
 
@@ -53,6 +53,7 @@ class _View:
     def __init__(self, pipeline: Pipeline, console: Console):
         self._pipeline = pipeline
         self._console = console
+        self._token_width = max(4, min(TOKEN_WIDTH, console.width // 3))
 
     def one(self, walk: Walk) -> None:
         self._tokens(walk)
@@ -94,9 +95,7 @@ class _View:
         tied = self._pipeline.table.output is None
         matrix = "E.T, the same table" if tied else "the table's own output rows"
         self._heading("predict", f"hidden @ {matrix} (no body between: the input itself is the hidden state)")
-        for token, real, row in zip(walk.tokens, walk.mask, predicted, strict=True):
-            if not real:
-                continue
+        for token, row in zip(walk.tokens[: walk.length], predicted, strict=True):
             line = self._label(token.token)
             for candidate in row:
                 line.append(f"  {shown(candidate.token)}")
@@ -138,7 +137,9 @@ class _View:
             line.append(f" position {token.position}", "dim")
             if segmented:
                 line.append(f"  segment {token.segment}", "dim")
-            self._console.print(line)
+            self._console.print(line, soft_wrap=True)
+        if segmented and self._pipeline.layer.segment is None:
+            self._line("This recipe adds no rows for segments.", "dim")
 
     def _heading(self, name: str, meaning: str, shape: tuple[int, ...] | None = None) -> None:
         line = Text("\n")
@@ -157,17 +158,17 @@ class _View:
             if len(rows) > ALL_ROWS and ALL_ROWS // 2 <= t < len(rows) - ALL_ROWS // 2:
                 continue
             line = self._label(token.token, "" if walk.mask[t] else "dim")
-            add_numbers(line, row, self._console.width - TOKEN_WIDTH - 4 - (30 if repeats else 0))
+            add_numbers(line, row, self._console.width - self._token_width - 4 - (30 if repeats else 0))
             seen = first_at.setdefault(token.id, t)
             if mark_repeats and seen != t:
                 line.append(f"  the row of position {seen} again", "dim")
-            self._console.print(line)
+            self._console.print(line, overflow="ellipsis", no_wrap=True)
 
     def _label(self, token: str, style: str = "") -> Text:
         token = shown(token)
-        if cell_len(token) > TOKEN_WIDTH:
-            token = set_cell_size(token, TOKEN_WIDTH - 1) + "…"
-        return Text("  " + set_cell_size(token, TOKEN_WIDTH), style)
+        if cell_len(token) > self._token_width:
+            token = set_cell_size(token, self._token_width - 1) + "…"
+        return Text("  " + set_cell_size(token, self._token_width), style)
 
     def _line(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tokenspace.atomic import replacing
-from tokenspace.errors import ShapeError, TableFormatError, VocabError
+from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.models.safetensors import SafetensorsFile, open_file
 from tokenspace.shapes import Array
 from tokenspace.table import Table, check_finite
@@ -43,8 +43,10 @@ def save(table: Table, path: str | os.PathLike[str]) -> None:
     """
     from safetensors.numpy import save_file
 
-    for start in range(0, len(table), ROWS_AT_ONCE):
-        check_finite(table, np.asarray(table.weight[start : start + ROWS_AT_ONCE], np.float32), start)
+    matrices = {"table": table.weight} | ({} if table.output is None else {"output table": table.output})
+    for name, matrix in matrices.items():
+        for start in range(0, len(table), ROWS_AT_ONCE):
+            check_finite(table, np.asarray(matrix[start : start + ROWS_AT_ONCE], np.float32), start, name)
     tensors: dict[str, Array] = {
         "weight": np.ascontiguousarray(table.weight),
         "tokens.bytes": np.ascontiguousarray(table.vocab.data),
@@ -60,11 +62,21 @@ def save(table: Table, path: str | os.PathLike[str]) -> None:
         "encoding": table.vocab.encoding,
         "provenance": table.provenance,
     }
-    metadata = {
-        KEY: json.dumps(about, ensure_ascii=False, allow_nan=False)
-    }  # one key: their order is not kept
+    metadata = {KEY: _as_json(about)}  # one key: safetensors does not keep the order of several
     with replacing(path) as fresh:
         save_file(tensors, str(fresh), metadata)
+
+
+def _as_json(about: dict[str, Any]) -> str:
+    try:
+        text = json.dumps(about, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise TableFormatError(
+            f"the provenance can't be written as JSON ({error}); "
+            "keep to texts, finite numbers, lists and dicts"
+        ) from None
+    return text
 
 
 def is_native(file: SafetensorsFile) -> bool:
@@ -98,7 +110,7 @@ def from_file(file: SafetensorsFile) -> Table:
         )
         output = file.read("output") if "output" in file.tensors else None
         return Table(file.read("weight"), vocab, tokenizer, output, about["provenance"])
-    except (ShapeError, VocabError) as error:
+    except (ShapeError, TokenIdError, VocabError) as error:
         raise TableFormatError(f"{file.path}: {error}") from None
 
 
@@ -112,7 +124,7 @@ def _about(file: SafetensorsFile) -> dict[str, Any]:
         about = json.loads(file.metadata[KEY])
     except (ValueError, RecursionError) as error:
         raise TableFormatError(f"{file.path}: its {KEY!r} metadata is not JSON: {error}") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] != FORMAT:
         found = about.get("format") if isinstance(about, dict) else about
         raise TableFormatError(
             f"{file.path} is a table of format {found!r}; this version reads format {FORMAT}: "

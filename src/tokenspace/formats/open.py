@@ -58,14 +58,20 @@ def load(source: str | os.PathLike[str] = "wordnet") -> Table:
     """
     if source in BUILT_IN:
         return native.load(BUILT_IN[str(source)])
+    if not os.fspath(source):
+        raise TableFormatError(f"no table was named; name a file, a folder, or one of {', '.join(BUILT_IN)}")
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):
         return load_table(path)
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         raise TableFormatError(
             f"there is no table {str(source)!r}: neither a file or folder nor a built-in one "
             f"({', '.join(BUILT_IN)})"
-        )
+        ) from None
+    except OSError as error:
+        raise TableFormatError(f"can't read {path}: {error.strerror}") from None
     return FORMATS[sniff(path)].load(path)
 
 
@@ -102,7 +108,7 @@ def sniff(path: str | os.PathLike[str]) -> str:
     ======================================================  ======================================
     """
     path = Path(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise TableFormatError(f"{path} is not a regular file; a table's file is needed")
     try:
         with path.open("rb") as file:

@@ -7,12 +7,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tokenspace.errors import ShapeError
+from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.geometry.compose import resolve
 from tokenspace.geometry.cosine import unit_rows
 from tokenspace.shapes import Array, ArrayLike, Float
 from tokenspace.table import Table, check_finite
 
+LARGEST = 1e15  # sums of squares of such numbers still lie in float32, whatever the width
 BLOCK = 2**22  # numbers held as float32 at a time: 16 MB
 
 Metric = Literal["cosine", "dot", "l2"]
@@ -81,6 +82,11 @@ def row_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
     for start in range(0, len(table), step):
         rows = np.asarray(table.weight[start : start + step], np.float32)
         check_finite(table, rows, start)
+        if (largest := float(np.abs(rows).max())) > LARGEST:
+            raise TableFormatError(
+                f"rows {start:,} to {start + len(rows) - 1:,} of the table hold a number of size "
+                f"{largest:.3g}; above {LARGEST:.0e} its products leave float32: scale the table down"
+            )
         yield start, rows
 
 

@@ -23,7 +23,7 @@ def explained(kernel: str) -> Iterator[None]:
         said = False
 
         def on_start(self, event: event.Event) -> None:
-            if not self.said:
+            if not self.said and sys.stderr is not None:
                 sys.stderr.write(f"compiling the {kernel} kernel, once\n")
                 self.said = True
 

@@ -117,17 +117,17 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
     safetensors file is damaged.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
+    if not os.path.isdir(folder):
+        what = "is a file" if os.path.exists(folder) else "does not exist"
         raise CheckpointError(f"{folder} {what}; a checkpoint is a folder with config.json and {WEIGHTS}")
-    if not (folder / "config.json").is_file():
+    if not os.path.isfile(folder / "config.json"):
         raise CheckpointError(
             f"{folder} has no config.json; a checkpoint is a folder with that and {WEIGHTS}"
         )
     config = _json_object(folder / "config.json")
-    if (folder / WEIGHTS).is_file():
+    if os.path.isfile(folder / WEIGHTS):
         return Checkpoint(folder, config, open_file(folder / WEIGHTS).tensors)
-    if (folder / INDEX).is_file():
+    if os.path.isfile(folder / INDEX):
         return Checkpoint(folder, config, _sharded(folder))
     pickled = sorted(path.name for path in folder.glob("*.bin"))
     if pickled:
@@ -195,7 +195,7 @@ def _sharded(folder: Path) -> dict[str, TensorInfo]:
             raise CheckpointError(
                 f"{folder / INDEX} names {shard!r}; a shard is a plain file in the same folder"
             )
-        if not (folder / shard).is_file():
+        if not os.path.isfile(folder / shard):
             raise CheckpointError(f"{folder} has no {shard}, which {INDEX} names; is the download complete?")
         shards[shard] = open_file(folder / shard).tensors
     for name, shard in places.items():
@@ -221,10 +221,10 @@ def _json_object(path: Path) -> dict[str, Any]:
 def _vocabulary(folder: Path, rows: int) -> tuple[Vocab, Tokenizer | None]:
     """The tokens of all ``rows`` rows, and the tokenizer if there is one."""
     tokenizer = None
-    if any((folder / name).is_file() for name in (tokenizer_files.JSON, tokenizer_files.MERGES)):
+    if any(os.path.isfile(folder / name) for name in (tokenizer_files.JSON, tokenizer_files.MERGES)):
         tokenizer = Tokenizer.load(folder)
         vocab = tokenizer.vocab
-    elif (folder / tokenizer_files.VOCAB_TXT).is_file():
+    elif os.path.isfile(folder / tokenizer_files.VOCAB_TXT):
         tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
         vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
         with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more

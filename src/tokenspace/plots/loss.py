@@ -27,10 +27,14 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # a braille charac
 class Event(Protocol):
     """What a trainer tells of its progress (``train.Progress`` is one): the loss since its last event."""
 
-    tokens: int
-    loss: float
-    epoch: int
-    epochs: int
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _empty(files: Sequence[TextFile]) -> CorpusError:
     size = sum(file.bytes for file in files)
     names = ", ".join(str(file.path) for file in files[:3]) + (", …" if len(files) > 3 else "")
     return CorpusError(
-        f"the corpus has no token that the vocabulary knows ({len(files):,} files, {size:,} bytes: {names}); "
+        f"the corpus has no token that the vocabulary knows ({names}: {size:,} bytes in all); "
         "name files that hold text"
     )
 

@@ -24,7 +24,7 @@ _WHOLE = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings of one run; ``min_count`` is None where the tokenizer was given."""
+    """Checked settings of one run; ``min_count`` and ``lowercase`` are None where the tokenizer was given."""
 
     dim: int
     epochs: int
@@ -32,7 +32,7 @@ class Settings:
     negative: int
     sample: float
     min_count: int | None
-    lowercase: bool
+    lowercase: bool | None
     threads: int
     seed: int
     alpha: float

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from types import ModuleType
@@ -14,7 +15,7 @@ import numpy as np
 
 import tokenspace
 from tokenspace import text
-from tokenspace.errors import MissingExtra, ShapeError
+from tokenspace.errors import CorpusError, MissingExtra, ShapeError
 from tokenspace.kernels import threads as pool
 from tokenspace.kernels.first_call import explained
 from tokenspace.table import Table
@@ -59,6 +60,7 @@ def skipgram(
     on_snapshot: Callable[[float, Table], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Table:
     """Learn a vector for each token from UTF-8 text files, one sentence or paragraph a line.
 
@@ -73,8 +75,11 @@ def skipgram(
     - ``on_note`` hears, before training begins, what was chosen by the text's size; provenance keeps it too.
 
     The result holds the input matrix as ``weight``, the context matrix as ``output``, and what made it as
-    ``provenance``. Rows of tokens that never occur ([PAD], [UNK], …) are zero. Ctrl-C ends training early:
-    the table as it is then comes back with ``provenance["interrupted_at"]``, the fraction done.
+    ``provenance``. Rows of tokens that never occur ([PAD], [UNK], …) are zero.
+
+    ``stop()`` is asked between lines and pieces; True ends training early, as Ctrl-C does: the table as it is
+    then comes back with ``provenance["interrupted_at"]``, the fraction done. ``KeyboardInterrupt`` if nothing
+    is.
 
     ``CorpusError`` if the text can't be trained on, ``ShapeError`` for a setting out of range,
     ``MissingExtra`` without numba.
@@ -90,15 +95,17 @@ def skipgram(
     sample, alpha = real("sample", sample, 0.0, 1.0), real("alpha", alpha, 1e-9, 10.0)
     min_alpha = real("min_alpha", min_alpha, 0.0, alpha)
 
+    stop = stop or _never
     sources = text.check(files)
     notes: list[str] = []
+    folded = lowercase if tokenizer is None else None
     if tokenizer is None:
         if min_count is None:
             size = sum(source.bytes for source in sources)
             min_count = default_min_count(size)
             notes.append(f"minimum count {min_count}, chosen for {size:,} bytes of text")
         tokenizer = corpora.word_tokenizer(sources, min_count, lowercase)
-    corpus = corpora.encode(text.lines(sources), tokenizer, kernel.LONGEST_SENTENCE)
+    corpus = corpora.encode(_read(sources, stop), tokenizer, kernel.LONGEST_SENTENCE)
     corpora.check_trainable(corpus, sources)
     if epochs is None:
         epochs = default_epochs(len(corpus.ids))
@@ -107,9 +114,9 @@ def skipgram(
         for note in notes:
             on_note(note)
     settings = Settings(
-        dim, epochs, window, negative, sample, min_count, lowercase, threads, seed, alpha, min_alpha
+        dim, epochs, window, negative, sample, min_count, folded, threads, seed, alpha, min_alpha
     )
-    training = _Training(kernel, corpus, tokenizer, settings, progress)
+    training = _Training(kernel, corpus, tokenizer, settings, progress, stop)
     about = {
         "made_by": f"tokenspace {tokenspace.__version__}",
         "objective": "skip-gram with negative sampling",
@@ -118,17 +125,36 @@ def skipgram(
         "corpus": [source.description() for source in sources],
         "tokens": len(corpus.ids),
         "vocabulary": len(tokenizer.vocab),
+        "tokenizer": {
+            "model": type(tokenizer.inner.model).__name__,
+            "sha256": hashlib.sha256(tokenizer.to_json().encode()).hexdigest(),
+        },
         "versions": {package: version(package) for package in ("numpy", "numba", "tokenizers")},
     }
     try:
         for fraction in (n / (snapshots + 1) for n in range(1, snapshots + 1)):
             training.run(until=fraction)
-            if on_snapshot is not None:
+            if on_snapshot is not None and not stop():
                 on_snapshot(fraction, training.table(about))
         training.run(until=1.0)
     except KeyboardInterrupt:
-        return training.table(about | {"interrupted_at": round(training.fraction, 4)})
-    return training.table(about)
+        pass  # as when stop() says so
+    if training.fraction == 1:
+        return training.table(about)
+    if training.fraction == 0:
+        raise KeyboardInterrupt  # there is nothing to keep
+    return training.table(about | {"interrupted_at": round(training.fraction, 4)})
+
+
+def _never() -> bool:
+    return False
+
+
+def _read(sources: Sequence[text.TextFile], stop: Callable[[], bool]) -> Iterator[str]:
+    for line in text.lines(sources):
+        if stop():
+            raise KeyboardInterrupt
+        yield line
 
 
 class _Training:
@@ -145,6 +171,7 @@ class _Training:
         tokenizer: Tokenizer,
         settings: Settings,
         progress: Callable[[Progress], None] | None,
+        stop: Callable[[], bool],
     ) -> None:
         rng = np.random.default_rng(settings.seed)
         counts = corpus.counts(len(tokenizer.vocab))
@@ -153,7 +180,8 @@ class _Training:
         )
         start[counts == 0] = 0.0
         inputs = kernel.padded(start)
-        self._kernel, self._settings, self._tokenizer, self._progress = kernel, settings, tokenizer, progress
+        self._kernel, self._settings, self._tokenizer = kernel, settings, tokenizer
+        self._progress, self._stop = progress, stop
         self._untrained = np.flatnonzero(counts == 0).tolist()
         self._corpus = kernel.Corpus(corpus.ids, corpus.offsets)
         self._model = kernel.Model(inputs, kernel.aligned_zeros(*inputs.shape))
@@ -192,7 +220,15 @@ class _Training:
         return self.tokens / (self._settings.epochs * len(self._corpus.ids))
 
     def table(self, about: dict[str, Any]) -> Table:
-        """A copy of the matrices as they are now; ``ShapeError`` if they left the finite numbers."""
+        """A copy of the matrices as they are now.
+
+        ``ShapeError`` if they left the finite numbers, ``CorpusError`` if subsampling left nothing to learn.
+        """
+        if self._done.all() and not self._pairs.any():
+            raise CorpusError(
+                f"subsampling thinned all {len(self._corpus.ids):,} tokens away, so nothing was learned; "
+                f"raise sample ({self._settings.sample:g}), or set it to 0 to keep every occurrence"
+            )
         weight, output = (matrix[:, : self._settings.dim].copy() for matrix in self._model)
         if not (np.isfinite(weight).all() and np.isfinite(output).all()):
             raise ShapeError(
@@ -203,6 +239,8 @@ class _Training:
         return Table(weight, self._tokenizer.vocab, self._tokenizer, output, provenance)
 
     def _train(self, worker: int, piece: int) -> None:
+        if self._stop():
+            return
         epoch, place = divmod(piece, self._done.shape[1])
         settings, corpus_tokens = self._settings, len(self._corpus.ids)
         read = (epoch * corpus_tokens + self._tokens_before[place]) / (settings.epochs * corpus_tokens)

@@ -1,0 +1,61 @@
+"""Arguments of a wrong type as a user meets them: without the annotation checks of the other tests."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CASES = [
+    ("vocab[1.5]", "TokenIdError: id 1.5 is outside this vocabulary of 2 tokens; ids are integers from 0 on"),
+    ("vocab['the']", "TokenIdError: id 'the' is outside"),
+    ("vocab[0:1]", "TokenIdError: id slice(0, 1, None) is outside"),
+    ("vocab.kind(None)", "TokenIdError: id None is outside"),
+    ("ts.Vocab(['a'], special=[0.5])", "TokenIdError: id 0.5 is outside"),
+    (
+        "ts.Vocab(['a'], encoding='bogus')",
+        "VocabError: encoding 'bogus' is not known; allowed: word, wordpiece",
+    ),
+    ("table[0]", "VocabError: a table is indexed by a token, found 0"),
+    ("ts.Table(table.weight, ['a', 'cat'])", "VocabError: vocab must be a Vocab, found list"),
+    (
+        "ts.Table(table.weight, vocab, provenance='hi')",
+        "TableFormatError: provenance must be a dict, found str",
+    ),
+    ("save(float('nan'))", "TableFormatError: the provenance can't be written as JSON"),
+    ("save({1, 2})", "TableFormatError: the provenance can't be written as JSON"),
+    ("save('\\ud800')", "TableFormatError: the provenance can't be written as JSON"),
+]
+SCRIPT = """
+import json, sys
+import numpy as np
+import tokenspace as ts
+vocab = ts.Vocab(["a", "cat"])
+table = ts.Table(np.ones((2, 3), np.float32), vocab)
+def save(value):
+    ts.save(ts.Table(table.weight, vocab, provenance={"value": value}), sys.argv[1])
+found = []
+for case in json.load(sys.stdin):
+    try:
+        found.append(repr(eval(case)))
+    except ts.TokenspaceError as error:
+        found.append(f"{type(error).__name__}: {error}")
+    except Exception as error:
+        found.append(f"raw {type(error).__name__}: {error}")
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> dict[str, str]:
+    cases = [case for case, _ in CASES]
+    target = tmp_path_factory.mktemp("wrong") / "table"
+    command = [sys.executable, "-c", SCRIPT, str(target)]
+    run = subprocess.run(command, input=json.dumps(cases), capture_output=True, text=True, check=True)
+    assert not target.exists()
+    return dict(zip(cases, json.loads(run.stdout), strict=True))
+
+
+@pytest.mark.parametrize(("case", "message"), CASES, ids=[case for case, _ in CASES])
+def test_it_is_one_of_our_errors(answers, case, message):
+    assert answers[case].startswith(message)
