@@ -18,8 +18,7 @@ import gensim
 import numpy as np
 import wordnet_corpus
 
-from tokenspace import Table, Tokenizer, formats, train
-from tokenspace.geometry import unit_rows
+from tokenspace import Table, Tokenizer, formats, geometry, train
 
 ROWS = 33_000  # and three special tokens
 RECIPE = {"dim": 100, "window": 8, "negative": 5, "epochs": 15, "sample": 1e-4, "seed": 1, "threads": 1}
@@ -64,42 +63,14 @@ def debian_version(package: str) -> str:
 def scores(table: Table) -> dict[str, dict[str, float | int]]:
     """Spearman's rank correlation with people's judgments, on gensim's copies of the two sets."""
     folder = Path(gensim.__file__).parent / "test" / "test_data"
-    result = {}
-    for name, file in PAIRS.items():
-        pairs = read_pairs(folder / file)
-        known = [(a, b, score) for a, b, score in pairs if table.vocab.ids(a) and table.vocab.ids(b)]
-        first, second = (
-            unit_rows(table.lookup([table.vocab.id(pair[side]) for pair in known])) for side in (0, 1)
-        )
-        cosines = np.einsum("nd,nd->n", first, second)
-        spearman = rank_correlation(cosines, np.array([score for _, _, score in known]))
-        result[name] = {
-            "spearman": round(spearman, 3),
-            "pairs": len(known),
-            "skipped": len(pairs) - len(known),
-        }
-    return result
-
-
-def read_pairs(path: Path) -> list[tuple[str, str, float]]:
-    """Lines of ``word<tab>word<tab>score``; ``#`` starts a comment, a line without a score is a heading."""
-    pairs = []
-    for line in path.read_text("utf-8").splitlines():
-        fields = line.split("\t")
-        if not line.startswith("#") and fields[2][:1].isdigit():
-            pairs.append((fields[0].lower(), fields[1].lower(), float(fields[2])))
-    return pairs
-
-
-def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Spearman's rho: the correlation of the ranks, equal values sharing their mean rank."""
-    return float(np.corrcoef(ranks(x), ranks(y))[0, 1])
-
-
-def ranks(x: np.ndarray) -> np.ndarray:
-    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+    found = {name: geometry.word_pairs(table, folder / file) for name, file in PAIRS.items()}
+    return {
+        name: {"spearman": round(score.spearman, 3), "pairs": score.used, "skipped": score.skipped}
+        for name, score in found.items()
+    }
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python scripts/make_wordnet_table.py FILE")
     main(Path(sys.argv[1]))
