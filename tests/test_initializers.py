@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tokenspace import initializers
-from tokenspace.errors import ShapeError, TokenIdError
+from tokenspace.errors import ShapeError, TableFormatError, TokenIdError
 from tokenspace.initializers import TRUNCATED_STD, from_pretrained
 from tokenspace.reference import Embedding, LMHead
 from tokenspace.table import Table
@@ -119,8 +119,7 @@ def test_the_constant_of_the_cut_normal_distribution():
     assert pytest.approx(math.sqrt(1 - 4 * phi / math.erf(math.sqrt(2))), abs=1e-8) == TRUNCATED_STD
 
 
-@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (-1, 4), (4,), (2, 3, 4)])
-@pytest.mark.parametrize(
+each_initializer = pytest.mark.parametrize(
     "initializer",
     [
         initializers.normal,
@@ -130,22 +129,55 @@ def test_the_constant_of_the_cut_normal_distribution():
         initializers.word2vec_uniform,
     ],
 )
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (0, 4),
+        (4, 0),
+        (-1, 4),
+        (4,),
+        (2, 3, 4),
+        5,
+        None,
+        "ab",
+        (True, 2),
+        (2.0, 4),
+        ("2", 4),
+        np.array([2.0, 4.0]),
+    ],
+)
+@each_initializer
 def test_a_shape_is_two_positive_integers(initializer, shape, rng):
     with pytest.raises(ShapeError, match="two positive integers"):
         initializer(shape, rng)
 
 
-@pytest.mark.parametrize("std", [0.0, -0.1, math.nan, math.inf])
+@pytest.mark.parametrize("std", [0.0, -0.1, math.nan, math.inf, "1", True, 1e39, 1e-60])
 @pytest.mark.parametrize("initializer", [initializers.normal, initializers.truncated_normal])
 def test_a_standard_deviation_is_positive_and_finite(initializer, std, rng):
     with pytest.raises(ShapeError, match="positive, finite"):
         initializer((4, 4), rng, std=std)
 
 
-@pytest.mark.parametrize("padding_id", [4, -1, 1.0])
-def test_a_padding_id_is_a_row(padding_id, rng):
+@pytest.mark.parametrize("padding_id", [4, -1, 1.0, True, "a", [0, 1], [0], []])
+@each_initializer
+def test_a_padding_id_is_one_row(initializer, padding_id, rng):
     with pytest.raises(TokenIdError, match="padding id"):
-        initializers.normal((4, 4), rng, padding_id=padding_id)
+        initializer((4, 4), rng, padding_id=padding_id)
+
+
+@pytest.mark.parametrize("rng", [0, None, np.random.RandomState(0), np.random])
+@each_initializer
+def test_draws_need_a_generator(initializer, rng):
+    with pytest.raises(ShapeError, match=r"rng must be a numpy.random.Generator; found .* make one with"):
+        initializer((4, 4), rng)
+
+
+@pytest.mark.parametrize("shape", [[3, 4], np.array([3, 4]), (np.uint8(3), np.int64(4))])
+def test_any_two_integers_are_a_shape(shape, rng):
+    assert initializers.normal(shape, rng, std=np.float32(0.5), padding_id=np.uint8(2)).shape == (3, 4)
 
 
 @pytest.mark.parametrize(("std", "expected"), [(1.0, 74.5), (None, 7.45), (0.02, 7.03)])
@@ -206,8 +238,27 @@ class TestFromPretrained:
         with pytest.raises(ShapeError, match="width 64, this table 100"):
             from_pretrained(Vocab(["cat"]), pretrained, rng, embedding_dimension=100)
 
-    def test_nan_survives(self, rng):
-        table = Table(np.array([[np.nan, 1], [1, 1]], np.float32), Vocab(["a", "b"]))
-        weight, _ = from_pretrained(Vocab(["a", "b", "c"]), table, rng)
-        assert np.isnan(weight[0, 0])
-        assert np.isfinite(weight[1:]).all()
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_a_row_that_is_not_finite_is_refused_if_it_would_be_copied(self, value, rng):
+        table = Table(np.array([[1, 1], [2, value], [1, 3]], np.float16), Vocab(["a", "b", "c"]))
+        with pytest.raises(TableFormatError, match="row 1 of the table, token 'b', holds NaN or infinity"):
+            from_pretrained(Vocab(["c", "a", "b"]), table, rng)
+        weight, report = from_pretrained(Vocab(["c", "a", "d"]), table, rng)
+        assert np.isfinite(weight).all()
+        assert report.matched == 2
+
+    def test_arguments_are_checked_before_anything_is_read(self, pretrained, rng):
+        vocab = Vocab(["cat"])
+        with pytest.raises(ShapeError, match="Generator"):
+            from_pretrained(vocab, pretrained, 0)
+        with pytest.raises(TokenIdError, match="padding id"):
+            from_pretrained(vocab, pretrained, rng, padding_id=[0])
+        with pytest.raises(ShapeError, match="std must be a positive, finite number"):
+            from_pretrained(vocab, pretrained, rng, std=math.nan)
+        with pytest.raises(ShapeError, match="embedding_dimension must be an integer"):
+            from_pretrained(vocab, pretrained, rng, embedding_dimension=64.0)
+
+    def test_large_rows_have_a_spread(self, rng):
+        table = Table(np.array([[1e30, -1e30]], np.float32), Vocab(["a"]))  # squares overflow in float32
+        weight, _ = from_pretrained(Vocab(["a", "b"]), table, rng)
+        assert 1e28 < abs(weight[1]).max() < 1e31

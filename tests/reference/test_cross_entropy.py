@@ -36,7 +36,7 @@ def test_large_logits_do_not_overflow():
 @pytest.mark.parametrize("labels", [[-100, -100], np.zeros(0, np.int64)], ids=["ignored", "empty"])
 def test_nothing_to_count_is_zero(labels):
     loss = CrossEntropy()
-    assert loss.forward(np.ones((len(labels), 3)), labels) == 0.0
+    assert repr(loss.forward(np.ones((len(labels), 3)), labels)) == "0.0"  # not -0.0
     assert not loss.backward().any()
 
 
@@ -76,10 +76,35 @@ def test_a_label_is_a_row_or_ignored(labels, message):
         CrossEntropy().forward(np.zeros((1, 2, 3)), labels)
 
 
+def test_a_sure_and_right_answer_costs_nothing():
+    assert repr(CrossEntropy().forward([[0.0, -1e4]], [0])) == "0.0"
+
+
+@pytest.mark.parametrize("logits", [5.0, np.ones((2, 0))], ids=["no axis", "no rows"])
+def test_logits_have_an_axis_of_rows(logits):
+    with pytest.raises(ShapeError, match=r"logits are \(\*axes, V\)"):
+        CrossEntropy().forward(logits, np.zeros(np.shape(logits)[:-1], np.int64))
+
+
+def test_ragged_labels_are_refused():
+    with pytest.raises(TokenIdError, match="labels must form a rectangular array"):
+        CrossEntropy().forward(np.zeros((2, 2, 3)), [[0, 1], [2]])
+
+
+@pytest.mark.parametrize("value", [1.5, "a", None, True])
+def test_the_ignored_label_is_an_integer(value):
+    with pytest.raises(ShapeError, match="ignore_index must be an integer"):
+        CrossEntropy(ignore_index=value)
+
+
+@pytest.mark.parametrize("value", [1.0, -0.1, np.nan, "a", True])
+def test_label_smoothing_is_a_share(value):
+    with pytest.raises(ShapeError, match="label_smoothing must be"):
+        CrossEntropy(label_smoothing=value)
+
+
 def test_what_does_not_fit():
     with pytest.raises(ShapeError, match="one label per position"):
         CrossEntropy().forward(np.zeros((2, 3)), [1])
-    with pytest.raises(ShapeError, match="label_smoothing"):
-        CrossEntropy(label_smoothing=1.0)
-    with pytest.raises(TokenspaceError, match="needs a loss"):
+    with pytest.raises(TokenspaceError, match="needs a forward"):
         CrossEntropy().backward()

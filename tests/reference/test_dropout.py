@@ -61,7 +61,12 @@ def test_nan_and_inf_stay_visible_where_they_are_dropped(value, rng):
     assert not np.isfinite(Dropout(0.5, rng).forward(np.full(64, value), training=True)).any()
 
 
-@pytest.mark.parametrize("rate", [1.0, -0.1, 1.5, float("nan")])
+@pytest.mark.parametrize("rate", [1.0, -0.1, 1.5, float("nan"), "0.1", True])
 def test_a_rate_is_at_least_zero_and_under_one(rate, rng):
-    with pytest.raises(ShapeError, match="at least 0 and under 1"):
+    with pytest.raises(ShapeError, match="the dropout rate must be"):
         Dropout(rate, rng)
+
+
+def test_masks_need_a_generator():
+    with pytest.raises(ShapeError, match=r"Generator; found 0: make one"):
+        Dropout(0.1, 0)

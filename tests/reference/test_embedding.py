@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenspace.errors import ShapeError, TokenIdError, TokenspaceError
+from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.reference import Embedding, one_hot
 
 IDS = {
@@ -202,22 +202,66 @@ class TestPadding:
         with pytest.raises(ShapeError, match="needs the padding_id"):
             Embedding(4, 3, rng, freeze_padding=True)
 
-    @pytest.mark.parametrize("padding_id", [4, -1])
-    def test_it_is_a_row_of_the_table(self, padding_id, rng):
-        with pytest.raises(TokenIdError, match="padding id"):
-            Embedding.from_weight(np.zeros((4, 3)), padding_id=padding_id)
+    @pytest.mark.parametrize("padding_id", [4, -1, 1.0, True, "a", [0, 1], [0], []])
+    def test_it_is_one_row_of_the_table(self, padding_id, rng):
+        for make in (
+            lambda: Embedding.from_weight(np.zeros((4, 3)), padding_id=padding_id),
+            lambda: Embedding(4, 3, rng, padding_id=padding_id),
+        ):
+            with pytest.raises(TokenIdError, match="padding id"):
+                make()
 
 
-@pytest.mark.parametrize("weight", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((2, 2), int), [["a"]]])
+@pytest.mark.parametrize(
+    "weight", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((2, 2), int), [["a"]], np.zeros((0, 2))]
+)
 def test_a_table_is_rows_of_floats(weight):
     with pytest.raises(ShapeError, match=r"\(rows, width\) array of floats"):
         Embedding.from_weight(weight)
 
 
-def test_backward_comes_after_forward_and_has_its_shape(rng):
+def test_a_ragged_table_is_refused():
+    with pytest.raises(ShapeError, match="a table must be a rectangular array"):
+        Embedding.from_weight([[1.0, 2.0], [3.0]])
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf, "foo", True, 1e39, [1.0, 2.0]])
+def test_a_scale_is_a_finite_number_or_the_root(scale, rng):
+    with pytest.raises(ShapeError, match="scale must be"):
+        Embedding(4, 3, rng, scale=scale)
+
+
+def test_a_scale_that_its_dtype_cannot_hold_is_refused(rng):
+    with pytest.raises(ShapeError, match="scale in float16 must be a finite number"):
+        Embedding(4, 3, rng, scale=1e6, scale_dtype=np.float16)
+    for dtype in (np.int32, "foo"):
+        with pytest.raises(ShapeError, match="scale_dtype must be a floating-point type"):
+            Embedding(4, 3, rng, scale="sqrt", scale_dtype=dtype)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, True, "2", None])
+def test_sizes_are_positive_integers(size, rng):
+    for make in (lambda: Embedding(size, 3, rng), lambda: Embedding(3, size, rng)):
+        with pytest.raises(ShapeError, match="two positive integers"):
+            make()
+    with pytest.raises(ShapeError, match="vocabulary_size must be an integer, 1 or more"):
+        one_hot([], size)
+
+
+@pytest.mark.parametrize("rate", [np.nan, "fast", None])
+def test_a_step_needs_a_finite_learning_rate(rate, rng):
     embedding = Embedding(4, 3, rng)
-    with pytest.raises(TokenspaceError, match="forward"):
-        embedding.backward(np.ones((1, 3)))
-    embedding.forward([0, 1])
-    with pytest.raises(ShapeError, match="must be equal"):
-        embedding.backward(np.ones((1, 3)))
+    embedding.forward([0])
+    embedding.backward(np.ones((1, 3)))
+    before = embedding.weight.copy()
+    with pytest.raises(ShapeError, match="learning_rate must be a finite number"):
+        embedding.step(rate)
+    assert np.array_equal(embedding.weight, before)
+
+
+def test_a_share_of_the_gradient_has_the_tables_shape(rng):
+    embedding = Embedding(4, 3, rng)
+    for shape in ((1, 3), (4, 1), (3,)):
+        with pytest.raises(ShapeError, match=r"the table \(4, 3\); they must be equal"):
+            embedding.add_gradient(np.ones(shape))
+    assert embedding.gradient is None

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from tokenspace.errors import ShapeError, TokenspaceError
+from tokenspace.errors import ShapeError
 from tokenspace.reference import LayerNorm
 
 SHAPES = {"batch": (2, 3, 5), "one": (5,), "empty": (2, 0, 5)}
@@ -70,5 +70,23 @@ def test_shapes_that_do_not_fit():
         LayerNorm(3).forward(np.ones((2, 4)))
     with pytest.raises(ShapeError, match=r"\(D,\) each"):
         LayerNorm.from_weight(np.ones(3), np.ones(4))
-    with pytest.raises(TokenspaceError, match="forward"):
-        LayerNorm(3).backward(np.ones(3))
+
+
+@pytest.mark.parametrize("width", [0, -1, 2.5, True, "3"])
+def test_a_width_is_a_positive_integer(width):
+    with pytest.raises(ShapeError, match="embedding_dimension must be an integer, 1 or more"):
+        LayerNorm(width)
+
+
+@pytest.mark.parametrize("eps", [np.nan, np.inf, 0.0, -1e-5, "small", True, 1e-60])
+def test_eps_is_positive_and_finite(eps):
+    for make in (lambda: LayerNorm(3, eps), lambda: LayerNorm.from_weight(np.ones(3), np.ones(3), eps)):
+        with pytest.raises(ShapeError, match="eps must be a positive, finite number"):
+            make()
+
+
+@pytest.mark.parametrize("array", [np.ones(0), np.ones(3, int), np.ones((3, 1)), ["a"]])
+def test_weight_and_bias_are_floats(array):
+    for weight, bias in ((array, np.ones(3)), (np.ones(3), array)):
+        with pytest.raises(ShapeError, match=r"is a \(D\) array of floats"):
+            LayerNorm.from_weight(weight, bias)

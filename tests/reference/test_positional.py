@@ -88,10 +88,31 @@ def test_tensor2tensor_is_halves_with_a_larger_base(width):
     )
 
 
-@pytest.mark.parametrize(("width", "base"), [(0, 1e4), (-1, 1e4), (4, 0.0)])
-def test_sinusoids_need_a_width_and_a_base(width, base):
-    with pytest.raises(ShapeError, match="must be positive"):
-        sinusoidal([0], width, base=base)
+@pytest.mark.parametrize("width", [0, -1, 2.5, True, "4"])
+def test_sinusoids_need_a_width(width):
+    for make in (SinusoidalPositionalEncoding, lambda width: sinusoidal([0], width)):
+        with pytest.raises(ShapeError, match="embedding_dimension must be an integer, 1 or more"):
+            make(width)
+
+
+@pytest.mark.parametrize("base", [0.0, -1, np.nan, np.inf, "ten", True])
+def test_sinusoids_need_a_base(base):
+    for make in (SinusoidalPositionalEncoding, lambda width, base: sinusoidal([0], width, base=base)):
+        with pytest.raises(ShapeError, match="base must be a positive, finite number"):
+            make(4, base=base)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, bool, "foo"])
+def test_sinusoids_are_floats(dtype):
+    for make in (SinusoidalPositionalEncoding, lambda width, dtype: sinusoidal([0], width, dtype=dtype)):
+        with pytest.raises(ShapeError, match="dtype must be a floating-point type"):
+            make(4, dtype=dtype)
+
+
+@pytest.mark.parametrize("positions", [[[0, 1], [2]], "a"], ids=["ragged", "text"])
+def test_sinusoids_need_numbers(positions):
+    with pytest.raises(ShapeError, match="positions must be"):
+        sinusoidal(positions, 4)
 
 
 @pytest.mark.parametrize("ids", [[[0, -1]], [[0.5]]])
@@ -117,10 +138,41 @@ class TestPositionIds:
     def test_each_text_may_have_its_own_start(self):
         assert position_ids((2, 2), np.array([0, 7])).tolist() == [[0, 1], [7, 8]]
 
-    @pytest.mark.parametrize("start", [-1, np.array([0, 1, 2])])
-    def test_a_start_is_a_count_per_text(self, start):
+    @pytest.mark.parametrize(
+        "start",
+        [
+            -1,
+            np.array([0, 1, 2]),
+            1.7,
+            np.array([0.0, 1.0]),
+            True,
+            "1",
+            None,
+            [[0], [1]],
+            [],
+            2**63,
+            [[0], 1],
+        ],
+    )
+    def test_a_start_is_a_count_per_text(self, start, rng):
+        learned = LearnedPositionalEmbedding(9, 2, rng)
+        for call in (position_ids, learned.position_ids, SinusoidalPositionalEncoding(2).position_ids):
+            with pytest.raises(ShapeError, match="start is one count"):
+                call((2, 2), start)
         with pytest.raises(ShapeError, match="start is one count"):
-            position_ids((2, 2), start)
+            positions_from_mask([[1, 1], [1, 1]], 1, start)
+
+    @pytest.mark.parametrize("shape", [5, (2,), (2, 3, 4), (2.0, 3), (-1, 3), (True, 3), "ab"])
+    def test_the_shape_of_ids_is_two_counts(self, shape, rng):
+        padded = LearnedPositionalEmbedding(9, 2, rng, offset=2, padding_id=1)
+        for call in (position_ids, padded.position_ids):
+            with pytest.raises(ShapeError, match=r"is \(B, T\), two counts"):
+                call(shape)
+
+    @pytest.mark.parametrize("padding_id", [1.0, -1, True, [1], "1"])
+    def test_the_padding_id_is_one_count(self, padding_id):
+        with pytest.raises(ShapeError, match="padding_id must be an integer, 0 or more"):
+            positions_from_mask([[1, 1]], padding_id)
 
     @pytest.mark.parametrize("dtype", [bool, np.int64, np.float32])
     def test_padding_is_skipped_on_either_side(self, dtype):
@@ -142,10 +194,20 @@ class TestPositionIds:
         ]
         assert np.array_equal(np.concatenate(parts, axis=1), whole)
 
-    @pytest.mark.parametrize("mask", [[1, 1], [[0, 2]], [[0.5]], [[-1]]])
-    def test_a_mask_is_zeros_and_ones(self, mask):
+    @pytest.mark.parametrize("mask", [[1, 1], [[0, 2]], [[0.5]], [[-1]], [[np.nan]], [["1"]], [[1], [1, 0]]])
+    def test_a_mask_is_zeros_and_ones(self, mask, rng):
         with pytest.raises(ShapeError, match="attention mask"):
             positions_from_mask(mask, 1)
+        for layer in (SinusoidalPositionalEncoding(2), LearnedPositionalEmbedding(9, 2, rng)):
+            with pytest.raises(ShapeError, match="attention mask"):  # though neither reads it
+                layer.position_ids(np.shape(mask) if len(mask) == 1 else (2, 2), attention_mask=mask)
+
+    @pytest.mark.parametrize("padding_id", [None, 1])
+    def test_a_mask_has_the_shape_of_the_ids(self, padding_id, rng):
+        layer = LearnedPositionalEmbedding(9, 2, rng, offset=2, padding_id=padding_id)
+        for encoding in (layer, SinusoidalPositionalEncoding(2)):
+            with pytest.raises(ShapeError, match=r"must be \(2, 3\), as the ids are; found \(1, 3\)"):
+                encoding.position_ids((2, 3), attention_mask=[[1, 1, 0]])
 
 
 class TestLearned:
@@ -198,10 +260,14 @@ class TestLearned:
         assert not layer.weight[1].any()
         assert layer.weight[[0, 2]].all()
 
-    @pytest.mark.parametrize("offset", [-1, 4])
-    def test_the_offset_leaves_rows(self, offset, rng):
-        with pytest.raises(ShapeError, match="the offset is"):
-            LearnedPositionalEmbedding(4, 2, rng, offset=offset)
+    @pytest.mark.parametrize("offset", [-1, 4, 1.5, 1.0, True, "1", None])
+    def test_the_offset_is_a_count_that_leaves_rows(self, offset, rng):
+        for make in (
+            lambda: LearnedPositionalEmbedding(4, 2, rng, offset=offset),
+            lambda: LearnedPositionalEmbedding.from_weight(np.zeros((4, 2)), offset=offset),
+        ):
+            with pytest.raises(ShapeError, match=r"the offset (is|must be an integer)"):
+                make()
 
     def test_positions_start_behind_the_padding_row(self, rng):
         with pytest.raises(ShapeError, match="start at the offset 2"):

@@ -2,6 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tokenspace.errors import ShapeError
 from tokenspace.reference.precision import widened
 
 
@@ -17,3 +18,11 @@ def test_narrow_numbers_become_float32(dtype):
 def test_wide_numbers_are_not_copied(dtype):
     array = np.ones(3, dtype)
     assert widened(array) is array
+
+
+@pytest.mark.parametrize(
+    "values", ["a", [None], [1 + 2j], [[1, 2], [3]]], ids=["text", "None", "complex", "ragged"]
+)
+def test_what_is_no_array_of_real_numbers_is_refused(values):
+    with pytest.raises(ShapeError, match="the input must be"):
+        widened(values)

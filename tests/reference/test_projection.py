@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tokenspace.errors import ShapeError, TokenspaceError
+from tokenspace.errors import ShapeError
 from tokenspace.reference import Projection
 
 SHAPES = {"batch": (2, 3), "one": (), "empty": (2, 0)}
@@ -56,5 +56,8 @@ def test_shapes_that_do_not_fit(rng):
         Projection(3, 5, rng).forward(np.ones((2, 4)))
     with pytest.raises(ShapeError, match="takes a bias"):
         Projection.from_weight(np.ones((3, 2)), np.ones(2))
-    with pytest.raises(TokenspaceError, match="forward"):
-        Projection(3, 5, rng).backward(np.ones(5))
+    with pytest.raises(ShapeError, match=r"a bias is a \(H\) array of floats"):
+        Projection.from_weight(np.ones((3, 2)), ["a", "b", "c"])
+    for widths in ((0, 5), (3, 2.5), (True, 5)):
+        with pytest.raises(ShapeError, match="two positive integers"):
+            Projection(*widths, rng)

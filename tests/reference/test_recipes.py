@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-from tokenspace.errors import CheckpointError
+from tokenspace.errors import CheckpointError, ShapeError
 from tokenspace.initializers import TRUNCATED_STD
 from tokenspace.models.open import load_table, open_checkpoint
 from tokenspace.reference import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
@@ -203,3 +203,10 @@ def test_a_recipe_that_is_not_known(table, rng):
 def test_minilm_as_a_plain_table_under_another_recipe(minilm_folder, rng):
     layer = from_table(load_table(minilm_folder), "original", rng)
     assert layer.forward([[101, 102]]).shape == (1, 2, 384)
+
+
+def test_draws_need_a_generator(table, tmp_path):
+    made = checkpoint(tmp_path, {"model_type": "bert"}, bert_tensors())
+    for make in (lambda: from_table(table, "llama", 0), lambda: from_checkpoint(made, 0)):
+        with pytest.raises(ShapeError, match=r"Generator; found 0: make one"):
+            make()

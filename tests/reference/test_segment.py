@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tokenspace.errors import TokenIdError
+from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.reference import SegmentEmbedding
 
 
@@ -23,3 +23,9 @@ def test_an_error_says_which_ids_are_wrong(name, rng):
     ):
         with pytest.raises(TokenIdError, match=f"1 of 1 {name} ids is outside this table of 2 rows"):
             table.forward([[2]])
+
+
+@pytest.mark.parametrize("rows", [0, 2.0, True])
+def test_rows_are_a_positive_integer(rows, rng):
+    with pytest.raises(ShapeError, match="two positive integers"):
+        SegmentEmbedding(rows, 3, rng)

@@ -97,6 +97,18 @@ def test_descending_the_gradient_learns_the_pairs(rng):
     assert (model.center @ model.context.T).argmax(axis=1).tolist() == contexts.tolist()
 
 
+def test_no_pairs_cost_nothing(model):
+    nothing = PAIRS["empty"]
+    assert repr(model.softmax_loss(*nothing[:2]).loss) == "0.0"  # not -0.0
+    assert repr(model.negative_sampling_loss(*nothing).loss) == "0.0"
+
+
+@pytest.mark.parametrize("size", [0, 2.0, True])
+def test_sizes_are_positive_integers(size, rng):
+    with pytest.raises(ShapeError, match="two positive integers"):
+        SkipGram(size, 4, rng)
+
+
 def test_extreme_scores_stay_finite():
     model = SkipGram.from_weights(np.array([[1e3], [1e3]]), np.array([[1e3], [-1e3]]))
     for loss in (model.softmax_loss([0], [1]), model.negative_sampling_loss([0], [1], [[0]])):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tokenspace.errors import ShapeError, TokenIdError
+from tokenspace.errors import ShapeError, TokenIdError, TokenspaceError
 from tokenspace.reference import (
     Dropout,
     Embedding,
@@ -241,6 +241,11 @@ def test_a_nan_stays_with_its_token(rng):
         ({"ids": [[1]], "segment_ids": [[2]]}, "1 of 1 segment ids"),
         ({"ids": [[1]], "position_ids": [[5]]}, "1 of 1 position ids"),
         ({"ids": [[1.0]]}, "token ids must be integers"),
+        ({"ids": [[1, 2], [3]]}, "token ids must form a rectangular array"),
+        ({"ids": [[1], [2]], "segment_ids": [[0], [0, 1]]}, "segment ids must form a rectangular array"),
+        ({"ids": [[1], [2]], "position_ids": [[0], [0, 1]]}, "position ids must form a rectangular array"),
+        ({"ids": [[1]], "segment_ids": [[0.0]]}, "segment ids must be integers"),
+        ({"ids": [[1]], "position_ids": [[0.5]]}, "position ids must be integers"),
     ],
 )
 def test_an_error_says_which_ids_are_wrong(call, message, rng):
@@ -255,6 +260,8 @@ def test_an_error_says_which_ids_are_wrong(call, message, rng):
         ({"ids": [[1, 2]], "segment_ids": [[0]]}, "segment ids must be"),
         ({"ids": [[1, 2]], "position_ids": [0, 1, 2]}, "position ids must be"),
         ({"ids": [[1, 2]], "attention_mask": [[1]]}, "attention mask values must be"),
+        ({"ids": [[1, 2]], "attention_mask": [[1], [1, 0]]}, "attention mask must be a rectangular array"),
+        ({"ids": [[1, 2]], "start": 1.7}, "start is one count"),
         ({"ids": [[1, 2]], "extra_ids": {"role": [[0, 0]]}}, r"exactly \[\]; found \['role'\]"),
         ({"ids": [[1] * 6]}, "6 positions are needed and this table of 5 rows holds 5"),
     ],
@@ -262,6 +269,46 @@ def test_an_error_says_which_ids_are_wrong(call, message, rng):
 def test_shapes_that_do_not_fit(call, message, rng):
     with pytest.raises(ShapeError, match=message):
         recipe("bert", rng).forward(**call)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"attention_mask": [[1, 5]]}, "1 at tokens and 0 at padding"),
+        ({"attention_mask": [[1, 5]], "position_ids": [[0, 1]]}, "1 at tokens and 0 at padding"),
+        ({"attention_mask": [[1, 0, 1]]}, "attention mask values must be"),
+        ({"segment_ids": [[0]]}, "segment ids must be"),
+        ({"position_ids": [[0]]}, "position ids must be"),
+        ({"start": -1, "position_ids": [[0, 1]]}, "start is one count"),
+    ],
+)
+def test_what_a_recipe_has_no_use_for_is_checked_all_the_same(name, given, message, rng):
+    layer = recipe(name, rng)
+    with pytest.raises(ShapeError, match=message):
+        layer.forward(**{**arguments(layer, [[1, 2]], rng), **given})
+
+
+def test_ragged_ids_have_no_positions(rng):
+    with pytest.raises(TokenIdError, match="token ids must form a rectangular array"):
+        recipe("bert", rng).position_ids([[1, 2], [3]])
+
+
+def test_after_a_forward_that_failed_there_is_nothing_to_go_back_through(rng):
+    layer = recipe("bert", rng)
+    layer.forward([[1, 2]])
+    with pytest.raises(ShapeError, match="6 positions"):
+        layer.forward([[1] * 6])
+    with pytest.raises(TokenspaceError, match="needs a forward"):
+        layer.backward(np.ones((1, 2, D)))
+
+
+def test_a_gradient_that_does_not_fit_changes_no_parts_gradient(rng):
+    layer = recipe("albert", rng)
+    layer.forward([[1, 2]])
+    with pytest.raises(ShapeError, match="must be equal"):
+        layer.backward(np.ones((1, 1, H)))
+    assert not any(gradient.any() for gradient in layer.gradients().values())
 
 
 def test_an_extra_table_needs_its_ids(rng):

@@ -12,6 +12,7 @@ V, D = len(WORDS), 4
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    """Of two vectors; ``geometry.cosine`` stands above this room, which imports nothing from there."""
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 

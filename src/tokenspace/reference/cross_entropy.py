@@ -13,7 +13,9 @@ import numpy as np
 
 from tokenspace.errors import ShapeError, TokenIdError, TokenspaceError
 from tokenspace.ids import checked_ids
+from tokenspace.initializers import Real, Whole, real, whole
 from tokenspace.reference.precision import widened
+from tokenspace.reference.upstream import FORWARD_FIRST
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 
 
@@ -43,22 +45,24 @@ class CrossEntropy:
            [ 0.  ,  0.  ,  0.  ,  0.  ]])
     """
 
-    def __init__(self, ignore_index: int = -100, label_smoothing: float = 0.0):
-        if not 0.0 <= label_smoothing < 1.0:
+    def __init__(self, ignore_index: Whole = -100, label_smoothing: Real = 0.0):
+        self.ignore_index = whole("ignore_index", ignore_index, None)
+        self.label_smoothing = real("label_smoothing", label_smoothing)
+        if not 0.0 <= self.label_smoothing < 1.0:
             raise ShapeError(f"label_smoothing must be at least 0 and under 1; found {label_smoothing!r}")
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
         self._d_logits: np.ndarray | None = None
 
     def forward(self, logits: ArrayLike, labels: ArrayLike) -> float:
         """The loss of logits (\\*axes, V) for labels (\\*axes).
 
         ``TokenIdError`` for a label that is neither a row nor ``ignore_index``; ``ShapeError`` if the axes
-        differ.
+        differ, or logits have none.
         """
-        logits = widened(logits)
+        logits = widened(logits, "the logits")
+        if not logits.ndim or not logits.shape[-1]:
+            raise ShapeError(f"logits are (*axes, V), one number per row of a table; found {logits.shape}")
         rows = logits.shape[-1]
-        labels = np.asarray(labels)
+        labels = _rectangular(labels)
         if labels.shape != logits.shape[:-1]:
             raise ShapeError(
                 f"there is one label per position: {logits.shape[:-1]} expected, found {labels.shape}"
@@ -68,18 +72,18 @@ class CrossEntropy:
         log_p = log_softmax(logits[counted])  # (M, V)
         target = self._target(log_p, labels[counted])
         count = max(len(log_p), 1)
-        loss = (
-            -np.sum(target * np.where(log_p == -np.inf, 0.0, log_p), dtype=np.float64) / count
+        log_likelihood = np.sum(
+            target * np.where(log_p == -np.inf, 0.0, log_p), dtype=np.float64
         )  # 0 · log 0 is 0
 
         self._d_logits = np.zeros_like(logits)
         self._d_logits[counted] = (np.exp(log_p) - target) / count
-        return float(loss)
+        return float(0.0 - log_likelihood) / count  # a negated 0 would be -0.0
 
     def backward(self) -> Float[Array, "*axes V"]:
         """The gradient of the last loss with respect to its logits."""
         if self._d_logits is None:
-            raise TokenspaceError("backward needs a loss; call forward(logits, labels) first")
+            raise TokenspaceError(FORWARD_FIRST)
         return self._d_logits
 
     def _target(self, log_p: Float[Array, "M V"], labels: Int[Array, " M"]) -> Float[Array, "M V"]:
@@ -94,3 +98,11 @@ class CrossEntropy:
         target = possible * (self.label_smoothing / possible.sum(axis=1, keepdims=True))
         target[at_label] += 1.0 - self.label_smoothing
         return target.astype(log_p.dtype)
+
+
+def _rectangular(labels: ArrayLike) -> np.ndarray:
+    """``labels`` as an array, before the ignored ones can be told from the others."""
+    try:
+        return np.asarray(labels)
+    except ValueError as error:
+        raise TokenIdError(f"labels must form a rectangular array, one per position ({error})") from None

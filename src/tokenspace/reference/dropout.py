@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from tokenspace.errors import ShapeError
+from tokenspace.initializers import Generator, Real, checked_rng, real
 from tokenspace.reference.precision import widened
+from tokenspace.reference.upstream import checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float
 
 
@@ -17,7 +19,7 @@ class Dropout:
     """Zero each number with probability ``rate`` in training (Srivastava et al. 2014, section 10).
 
     ``rng`` draws the masks: the same seed and the same calls drop the same numbers. ``ShapeError`` for a rate
-    outside [0, 1). A NaN or Inf stays visible where it is dropped too (as NaN).
+    outside [0, 1) or no generator. A NaN or Inf stays visible where it is dropped too (as NaN).
 
     >>> dropout = Dropout(0.5, np.random.default_rng(0))
     >>> dropout.forward(np.ones(6), training=True)
@@ -26,16 +28,18 @@ class Dropout:
     array([1., 1., 1., 1., 1., 1.])
     """
 
-    def __init__(self, rate: float, rng: np.random.Generator):
-        if not 0.0 <= rate < 1.0:
+    def __init__(self, rate: Real, rng: Generator):
+        self.rate = real("the dropout rate", rate)
+        if not 0.0 <= self.rate < 1.0:
             raise ShapeError(f"the dropout rate must be at least 0 and under 1; found {rate!r}")
-        self.rate = rate
-        self.rng = rng
+        self.rng = checked_rng(rng)
         self._factor: np.ndarray | None = None
+        self._output_shape: tuple[int, ...] | None = None
 
     def forward(self, x: ArrayLike, training: bool = False) -> Float[Array, "*axes"]:
         """Drop in training; return ``x`` itself in evaluation."""
         x = widened(x)
+        self._output_shape = x.shape
         if not training or self.rate == 0.0:
             self._factor = None
             return x
@@ -45,5 +49,5 @@ class Dropout:
 
     def backward(self, upstream_gradient: ArrayLike) -> Float[Array, "*axes"]:
         """The input's gradient, through the mask of the last forward."""
-        upstream_gradient = widened(upstream_gradient)
+        upstream_gradient = checked_gradient(upstream_gradient, self._output_shape)
         return upstream_gradient if self._factor is None else upstream_gradient * self._factor

@@ -14,22 +14,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tokenspace.errors import ShapeError, TokenspaceError
+from tokenspace.errors import ShapeError
 from tokenspace.ids import checked_ids
-from tokenspace.initializers import normal
-from tokenspace.reference.precision import widened
+from tokenspace.initializers import Generator, Real, Whole, checked_padding_id, normal, real, whole
+from tokenspace.reference.precision import checked_float_dtype, checked_parameter, widened
+from tokenspace.reference.upstream import checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 
 
-def one_hot(ids: ArrayLike, vocabulary_size: int) -> Float[Array, "*axes V"]:
+def one_hot(ids: ArrayLike, vocabulary_size: Whole) -> Float[Array, "*axes V"]:
     """One row of length V per id: 1 at the id, 0 elsewhere.
 
     >>> one_hot([2, 0], 3)
     array([[0., 0., 1.],
            [1., 0., 0.]], dtype=float32)
     """
-    ids = checked_ids(ids, vocabulary_size)
-    return (ids[..., np.newaxis] == np.arange(vocabulary_size)).astype(np.float32)
+    rows = whole("vocabulary_size", vocabulary_size, 1)
+    return (checked_ids(ids, rows)[..., np.newaxis] == np.arange(rows)).astype(np.float32)
 
 
 class Embedding:
@@ -41,6 +42,7 @@ class Embedding:
 
     ``padding_id`` names the padding token's row: zero when drawn, and without a gradient from the lookup. A
     tied head may still train it; ``freeze_padding=True`` keeps the row as it is and the head's logit masked.
+    ``ShapeError`` for a size, scale or generator that is none, ``TokenIdError`` for a padding id that is.
 
     ``weight`` may be float16, bfloat16, float32 or float64; numbers leave it as float32 at least.
     ``gradient`` is None until a backward, then the sum of all backwards since the last `step` or
@@ -61,13 +63,13 @@ class Embedding:
 
     def __init__(
         self,
-        vocabulary_size: int,
-        embedding_dimension: int,
-        rng: np.random.Generator,
+        vocabulary_size: Whole,
+        embedding_dimension: Whole,
+        rng: Generator,
         *,
-        scale: float | Literal["sqrt"] | None = None,
+        scale: Real | Literal["sqrt"] | None = None,
         scale_dtype: DTypeLike | None = None,
-        padding_id: int | None = None,
+        padding_id: Whole | None = None,
         freeze_padding: bool = False,
     ):
         weight = normal((vocabulary_size, embedding_dimension), rng, padding_id=padding_id)
@@ -78,9 +80,9 @@ class Embedding:
         cls,
         weight: ArrayLike,
         *,
-        scale: float | Literal["sqrt"] | None = None,
+        scale: Real | Literal["sqrt"] | None = None,
         scale_dtype: DTypeLike | None = None,
-        padding_id: int | None = None,
+        padding_id: Whole | None = None,
         freeze_padding: bool = False,
     ) -> Embedding:
         """Hold an existing (V, D) table, its padding row as it is.
@@ -95,21 +97,19 @@ class Embedding:
     def _hold(
         self,
         weight: ArrayLike,
-        scale: float | Literal["sqrt"] | None = None,
+        scale: Real | Literal["sqrt"] | None = None,
         scale_dtype: DTypeLike | None = None,
-        padding_id: int | None = None,
+        padding_id: Whole | None = None,
         freeze_padding: bool = False,
     ) -> None:
         self.weight = checked_table(weight)
         self.scale = None if scale is None else scale_factor(scale, self.embedding_dimension, scale_dtype)
-        self.padding_id = padding_id
-        if padding_id is not None:
-            self.padding_id = int(checked_ids(padding_id, self.vocabulary_size, "padding id"))
+        self.padding_id = checked_padding_id(padding_id, self.vocabulary_size)
         if freeze_padding and padding_id is None:
             raise ShapeError("freeze_padding=True needs the padding_id whose row it freezes")
         self.freeze_padding = freeze_padding
         self.gradient: np.ndarray | None = None
-        self._ids: np.ndarray | None = None
+        self._output_shape: tuple[int, ...] | None = None
 
     @property
     def vocabulary_size(self) -> int:
@@ -124,6 +124,7 @@ class Embedding:
     def lookup(self, ids: ArrayLike) -> Float[Array, "*axes D"]:
         """Select one row per id, before any scaling. ``TokenIdError`` if an id is not a row's."""
         self._ids = np.array(checked_ids(ids, self.vocabulary_size, self.id_name), dtype=np.intp)
+        self._output_shape = (*self._ids.shape, self.embedding_dimension)
         return widened(self.weight[self._ids])
 
     def forward(self, ids: ArrayLike) -> Float[Array, "*axes D"]:
@@ -136,14 +137,7 @@ class Embedding:
 
         ``upstream_gradient`` is the gradient (\\*axes, D) of what `forward` returned; it is left as it is.
         """
-        if self._ids is None:
-            raise TokenspaceError("backward needs the ids of a forward; call forward(ids) first")
-        upstream_gradient = widened(upstream_gradient)
-        if upstream_gradient.shape != (*self._ids.shape, self.embedding_dimension):
-            raise ShapeError(
-                f"the gradient has shape {upstream_gradient.shape}, the forward's output "
-                f"{(*self._ids.shape, self.embedding_dimension)}; they must be equal"
-            )
+        upstream_gradient = checked_gradient(upstream_gradient, self._output_shape)
         if self.scale is not None:
             upstream_gradient = upstream_gradient * self.scale
         gradient = np.zeros_like(self.weight, dtype=widened(self.weight[:0]).dtype)
@@ -162,9 +156,14 @@ class Embedding:
         rows = one_hot(ids, self.vocabulary_size) @ widened(self.weight)
         return rows if self.scale is None else rows * self.scale
 
-    def add_gradient(self, d_weight: Float[Array, "V D"]) -> None:
-        """Add one use's share to ``gradient``; a frozen padding row takes none."""
-        self.gradient = d_weight.copy() if self.gradient is None else self.gradient + d_weight
+    def add_gradient(self, d_weight: ArrayLike) -> None:
+        """Add one use's share (V, D) to ``gradient``; a frozen padding row takes none."""
+        share = widened(d_weight, "a table's gradient")
+        if share.shape != self.weight.shape:
+            raise ShapeError(
+                f"the gradient has shape {share.shape}, the table {self.weight.shape}; they must be equal"
+            )
+        self.gradient = share.copy() if self.gradient is None else self.gradient + share
         if self.freeze_padding:
             self.gradient[self.padding_id] = 0.0
 
@@ -172,12 +171,13 @@ class Embedding:
         """Forget ``gradient``."""
         self.gradient = None
 
-    def step(self, learning_rate: float) -> Int[Array, " U"]:
+    def step(self, learning_rate: Real) -> Int[Array, " U"]:
         """One step of plain gradient descent; returns the ids of the U rows that it changed.
 
         Only rows with a gradient are written, so a token that the text did not use keeps its row.
-        ``gradient`` is used up.
+        ``gradient`` is used up. ``ShapeError`` unless ``learning_rate`` is a finite number.
         """
+        learning_rate = real("learning_rate", learning_rate)
         if self.gradient is None:
             return np.zeros(0, np.int64)
         used = np.flatnonzero((self.gradient != 0).any(axis=1))
@@ -199,21 +199,23 @@ class Embedding:
 
 def checked_table(weight: ArrayLike) -> Float[Array, "V D"]:
     """``weight`` as an array, uncopied; ``ShapeError`` unless it has two axes of floating-point numbers."""
-    array = np.asarray(weight)
-    is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-    if array.ndim != 2 or not is_float:
-        raise ShapeError(
-            f"a table is a (rows, width) array of floats; found shape {array.shape}, {array.dtype}"
-        )
-    return array
+    return checked_parameter(weight, "a table", "rows", "width")
 
 
-def scale_factor(scale: float | Literal["sqrt"], width: int, dtype: DTypeLike | None = None) -> float:
+def scale_factor(scale: Real | Literal["sqrt"], width: int, dtype: DTypeLike | None = None) -> float:
     """The number to multiply by; "sqrt" is sqrt(width), rounded to ``dtype`` if one is given.
+
+    ``ShapeError`` unless it is "sqrt" or a finite number, and after the rounding still is.
 
     >>> import ml_dtypes
     >>> scale_factor("sqrt", 3072, ml_dtypes.bfloat16), round(scale_factor("sqrt", 3072), 4)
     (55.5, 55.4256)
     """
-    factor = math.sqrt(width) if scale == "sqrt" else float(scale)
-    return factor if dtype is None else float(np.asarray(factor).astype(dtype))
+    if isinstance(scale, str) and scale != "sqrt":
+        raise ShapeError(f"scale must be a number or 'sqrt'; found {scale!r}")
+    factor = math.sqrt(width) if isinstance(scale, str) else real("scale", scale)
+    if dtype is None:
+        return factor
+    kind = checked_float_dtype(dtype, "scale_dtype")
+    with np.errstate(over="ignore"):  # an overflow is told of as what it makes: infinity
+        return real(f"scale in {kind}", np.asarray(factor).astype(kind))

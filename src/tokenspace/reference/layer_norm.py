@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenspace.errors import ShapeError, TokenspaceError
-from tokenspace.reference.precision import widened
+from tokenspace.errors import ShapeError
+from tokenspace.initializers import Real, Whole, real, whole
+from tokenspace.reference.precision import checked_parameter, widened
+from tokenspace.reference.upstream import checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float
 
 
@@ -17,29 +19,30 @@ class LayerNorm:
     """Normalize each token's vector to mean 0 and variance 1, then stretch and shift by learned numbers.
 
     ``eps`` keeps the root from 0: 1e-12 in BERT, 1e-5 in GPT-2 and in torch's default. Gradients add up until
-    `zero_gradient`.
+    `zero_gradient`. ``ShapeError`` unless width and ``eps`` are positive.
 
     >>> LayerNorm(2).forward([[1.0, 3.0]])
     array([[-1.,  1.]])
     """
 
-    def __init__(self, embedding_dimension: int, eps: float = 1e-12):
-        self._hold(np.ones(embedding_dimension, np.float32), np.zeros(embedding_dimension, np.float32), eps)
+    def __init__(self, embedding_dimension: Whole, eps: Real = 1e-12):
+        width = whole("embedding_dimension", embedding_dimension, 1)
+        self._hold(np.ones(width, np.float32), np.zeros(width, np.float32), eps)
 
     @classmethod
-    def from_weight(cls, weight: ArrayLike, bias: ArrayLike, eps: float = 1e-12) -> LayerNorm:
-        """Hold existing arrays (D,), uncopied; ``ShapeError`` if their shapes differ."""
+    def from_weight(cls, weight: ArrayLike, bias: ArrayLike, eps: Real = 1e-12) -> LayerNorm:
+        """Hold existing arrays (D,) of floats, uncopied; ``ShapeError`` if their shapes differ."""
         self = cls.__new__(cls)
-        self._hold(np.asarray(weight), np.asarray(bias), eps)
+        self._hold(checked_parameter(weight, "a weight", "D"), checked_parameter(bias, "a bias", "D"), eps)
         return self
 
-    def _hold(self, weight: np.ndarray, bias: np.ndarray, eps: float) -> None:
-        if weight.ndim != 1 or weight.shape != bias.shape:
+    def _hold(self, weight: np.ndarray, bias: np.ndarray, eps: Real) -> None:
+        if weight.shape != bias.shape:
             raise ShapeError(f"weight and bias are (D,) each; found {weight.shape} and {bias.shape}")
         self.weight = weight
         self.bias = bias
-        self.eps = eps
-        self._normalized: np.ndarray | None = None
+        self.eps = real("eps", eps, positive=True)
+        self._output_shape: tuple[int, ...] | None = None
         self.zero_gradient()
 
     @property
@@ -54,6 +57,7 @@ class LayerNorm:
             raise ShapeError(
                 f"this LayerNorm takes vectors of width {self.embedding_dimension:,}; found shape {x.shape}"
             )
+        self._output_shape = x.shape
         centered = x - x.mean(axis=-1, keepdims=True)
         self._inverse_std = 1.0 / np.sqrt((centered**2).mean(axis=-1, keepdims=True) + self.eps)
         self._normalized = centered * self._inverse_std
@@ -61,9 +65,7 @@ class LayerNorm:
 
     def backward(self, upstream_gradient: ArrayLike) -> Float[Array, "*axes D"]:
         """The input's gradient; adds to the gradients of weight and bias."""
-        if self._normalized is None:
-            raise TokenspaceError("backward needs a forward; call forward(x) first")
-        upstream_gradient = widened(upstream_gradient)
+        upstream_gradient = checked_gradient(upstream_gradient, self._output_shape)
         per_token = tuple(range(upstream_gradient.ndim - 1))
         self._d_weight += (upstream_gradient * self._normalized).sum(axis=per_token)
         self._d_bias += upstream_gradient.sum(axis=per_token)

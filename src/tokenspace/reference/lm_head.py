@@ -17,9 +17,11 @@ from typing import Literal
 import numpy as np
 
 from tokenspace.errors import ShapeError, TokenspaceError
+from tokenspace.initializers import Real, Whole, real
 from tokenspace.reference.cross_entropy import CrossEntropy
 from tokenspace.reference.embedding import Embedding
-from tokenspace.reference.precision import widened
+from tokenspace.reference.precision import checked_parameter, widened
+from tokenspace.reference.upstream import FORWARD_FIRST, checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float
 
 
@@ -29,7 +31,8 @@ class LMHead:
     The embedding's input ``scale`` plays no part. ``hidden_scale`` multiplies the hidden states, "rsqrt"
     being D^-1/2 (T5); ``logit_scale`` multiplies the logits (Cohere; Granite divides); ``soft_cap`` bends
     them into ±soft_cap (Gemma 2: 30). Where the embedding has ``freeze_padding``, the padding token's logit
-    is -Inf. ``embedding.gradient`` and ``bias_gradient`` add up until `zero_gradient`.
+    is -Inf. ``embedding.gradient`` and ``bias_gradient`` add up until `zero_gradient`. ``ShapeError`` for a
+    bias of another length, a scale that is no finite number, or a cap that is not positive.
 
     >>> embedding = Embedding.from_weight(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     >>> head = LMHead(embedding)
@@ -50,22 +53,23 @@ class LMHead:
         embedding: Embedding,
         *,
         bias: ArrayLike | None = None,
-        hidden_scale: float | Literal["rsqrt"] = 1.0,
-        logit_scale: float = 1.0,
-        soft_cap: float | None = None,
+        hidden_scale: Real | Literal["rsqrt"] = 1.0,
+        logit_scale: Real = 1.0,
+        soft_cap: Real | None = None,
     ):
         self.embedding = embedding
-        self.bias = None if bias is None else np.asarray(bias)
+        self.bias = None if bias is None else checked_parameter(bias, "a bias", "V")
         if self.bias is not None and self.bias.shape != (embedding.vocabulary_size,):
             raise ShapeError(
                 f"the bias has one number per row, {embedding.vocabulary_size:,}; found {self.bias.shape}"
             )
-        if soft_cap is not None and not soft_cap > 0:
-            raise ShapeError(f"soft_cap must be positive; found {soft_cap!r}")
-        width = embedding.embedding_dimension
-        self.hidden_scale = width**-0.5 if hidden_scale == "rsqrt" else float(hidden_scale)
-        self.logit_scale = logit_scale
-        self.soft_cap = soft_cap
+        if isinstance(hidden_scale, str):
+            if hidden_scale != "rsqrt":
+                raise ShapeError(f"hidden_scale must be a number or 'rsqrt'; found {hidden_scale!r}")
+            hidden_scale = embedding.embedding_dimension**-0.5
+        self.hidden_scale = real("hidden_scale", hidden_scale)
+        self.logit_scale = real("logit_scale", logit_scale)
+        self.soft_cap = None if soft_cap is None else real("soft_cap", soft_cap, positive=True)
         self.bias_gradient: np.ndarray | None = None
         self._hidden: np.ndarray | None = None
         self._cross_entropy: CrossEntropy | None = None
@@ -76,9 +80,9 @@ class LMHead:
         weight: ArrayLike,
         *,
         bias: ArrayLike | None = None,
-        hidden_scale: float | Literal["rsqrt"] = 1.0,
-        logit_scale: float = 1.0,
-        soft_cap: float | None = None,
+        hidden_scale: Real | Literal["rsqrt"] = 1.0,
+        logit_scale: Real = 1.0,
+        soft_cap: Real | None = None,
     ) -> LMHead:
         """A head with a (V, D) table of its own; its gradient is ``head.embedding.gradient``."""
         embedding = Embedding.from_weight(weight)
@@ -118,19 +122,14 @@ class LMHead:
         just computed.
         """
         if self._hidden is None:
-            raise TokenspaceError("backward needs a forward; call forward(hidden) or loss(...) first")
+            raise TokenspaceError(FORWARD_FIRST)
         if upstream_gradient is None:
             if self._cross_entropy is None:
                 raise TokenspaceError(
                     "backward needs the logits' gradient; without one, call loss(...) first"
                 )
             upstream_gradient = self._cross_entropy.backward()
-        d_logits = widened(upstream_gradient)
-        if d_logits.shape != (*self._hidden.shape[:-1], len(self.weight)):
-            raise ShapeError(
-                f"the gradient has shape {d_logits.shape}, the logits "
-                f"{(*self._hidden.shape[:-1], len(self.weight))}; they must be equal"
-            )
+        d_logits = checked_gradient(upstream_gradient, (*self._hidden.shape[:-1], len(self.weight)))
         if self.soft_cap is not None:
             d_logits = d_logits * self._slope
         if self.embedding.freeze_padding:
@@ -148,8 +147,8 @@ class LMHead:
         self,
         hidden: ArrayLike,
         labels: ArrayLike,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
+        ignore_index: Whole = -100,
+        label_smoothing: Real = 0.0,
     ) -> float:
         """Mean cross entropy of ``labels`` (\\*axes); 0 if every label is ``ignore_index``."""
         logits = self.forward(hidden)

@@ -7,25 +7,29 @@ are no part of the embedding layer.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tokenspace.errors import ShapeError
+from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.ids import checked_ids
-from tokenspace.initializers import normal
+from tokenspace.initializers import Generator, Real, Whole, normal, real, whole
 from tokenspace.reference.embedding import Embedding
+from tokenspace.reference.precision import checked_float_dtype, checked_numbers, widened
+from tokenspace.reference.upstream import checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 
 Layout = Literal["paper", "tensor2tensor", "halves"]
+ANY_COUNT = np.iinfo(np.int64).max
+"""What bounds an id where no table does."""
 
 
 def sinusoidal(
     positions: ArrayLike,
-    embedding_dimension: int,
+    embedding_dimension: Whole,
     layout: Layout = "paper",
-    base: float = 10_000.0,
+    base: Real = 10_000.0,
     dtype: DTypeLike = np.float32,
 ) -> Float[Array, "*axes D"]:
     """Sines and cosines of position · frequency, one pair of columns per frequency.
@@ -38,7 +42,9 @@ def sinusoidal(
 
     An odd D leaves the last sine of ``paper`` and ``halves`` without its cosine; ``tensor2tensor`` ends in a
     column of zeros. Computed in float64 and rounded to ``dtype`` last: in float32 the angles of far positions
-    are off by more than the sines' last digits.
+    are off by more than the sines' last digits. The formula holds between the counts too, so
+    ``positions`` may be any numbers. ``ShapeError`` unless D is a positive integer, ``base`` positive and
+    ``dtype`` one of floats.
 
     >>> sinusoidal([0, 1], 4).round(4)
     array([[0.    , 1.    , 0.    , 1.    ],
@@ -47,10 +53,10 @@ def sinusoidal(
     array([[0., 0., 1., 1., 0.]], dtype=float32)
     """
     _check_layout(layout)
-    if embedding_dimension < 1 or base <= 0:
-        raise ShapeError(f"width and base must be positive; found width {embedding_dimension}, base {base}")
-    angle_of = np.asarray(positions, np.float64)[..., np.newaxis]
-    width = embedding_dimension
+    width = whole("embedding_dimension", embedding_dimension, 1)
+    base = real("base", base, positive=True)
+    dtype = checked_float_dtype(dtype, "dtype")
+    angle_of = checked_numbers(positions, "positions").astype(np.float64)[..., np.newaxis]
     encoding = np.zeros((*angle_of.shape[:-1], width))
     if layout == "tensor2tensor":
         half = width // 2
@@ -89,19 +95,21 @@ def convert_layout(array: Float[Array, "*axes D"], source: Layout, target: Layou
     return array[..., order]
 
 
-def position_ids(shape: tuple[int, int], start: int | Int[Array, " B"] = 0) -> Int[Array, "B T"]:
-    """0, 1, 2 … for each of B texts; ``start`` tokens stand before them: one count, or one a text.
+def position_ids(shape: ArrayLike, start: ArrayLike = 0) -> Int[Array, "B T"]:
+    """0, 1, 2 … for each of B texts, ``shape`` being (B, T); ``start`` tokens stand before them.
+
+    ``start`` is one count, or one a text (B,). ``ShapeError`` for anything but counts.
 
     >>> position_ids((2, 3), start=4)
     array([[4, 5, 6],
            [4, 5, 6]])
     """
-    batch, length = shape
-    return np.broadcast_to(_column(start, batch) + np.arange(length), (batch, length)).copy()
+    batch, length = _checked_axes(shape)
+    return np.broadcast_to(checked_start(start, batch) + np.arange(length), (batch, length)).copy()
 
 
 def positions_from_mask(
-    attention_mask: ArrayLike, padding_id: int, start: int | Int[Array, " B"] = 0
+    attention_mask: ArrayLike, padding_id: Whole, start: ArrayLike = 0
 ) -> Int[Array, "B T"]:
     """Position ids that count real tokens only, from padding_id + 1; padding gets ``padding_id``.
 
@@ -113,15 +121,10 @@ def positions_from_mask(
     array([[1, 1, 2, 3],
            [2, 3, 4, 5]])
     """
-    mask = np.asarray(attention_mask)
-    if mask.ndim != 2 or not np.isin(mask, (0, 1)).all():
-        raise ShapeError(
-            f"an attention mask is (B, T), 1 at tokens and 0 at padding; found shape {mask.shape}, "
-            f"values {np.unique(mask)[:5].tolist()}"
-        )
-    is_token = mask.astype(bool)
-    count = np.cumsum(is_token, axis=1, dtype=np.int64) + _column(start, len(mask))
-    return np.where(is_token, count + padding_id, padding_id)
+    is_token = checked_mask(attention_mask)
+    padding = whole("padding_id", padding_id, 0)
+    count = np.cumsum(is_token, axis=1, dtype=np.int64) + checked_start(start, len(is_token))
+    return np.where(is_token, count + padding, padding)
 
 
 class SinusoidalPositionalEncoding:
@@ -133,32 +136,37 @@ class SinusoidalPositionalEncoding:
 
     def __init__(
         self,
-        embedding_dimension: int,
+        embedding_dimension: Whole,
         layout: Layout = "paper",
-        base: float = 10_000.0,
+        base: Real = 10_000.0,
         dtype: DTypeLike = np.float32,
     ):
         _check_layout(layout)
-        self.embedding_dimension = embedding_dimension
+        self.embedding_dimension = whole("embedding_dimension", embedding_dimension, 1)
         self.layout = layout
-        self.base = base
-        self.dtype = dtype
+        self.base = real("base", base, positive=True)
+        self.dtype = checked_float_dtype(dtype, "dtype")
+        self._output_shape: tuple[int, ...] | None = None
 
     def forward(self, position_ids: ArrayLike) -> Float[Array, "*axes D"]:
         """One row per position id, a count from 0. ``TokenIdError`` for a negative one or a float."""
-        ids = checked_ids(position_ids, np.iinfo(np.int64).max, "position id")
+        ids = checked_ids(position_ids, ANY_COUNT, "position id")
+        self._output_shape = (*ids.shape, self.embedding_dimension)
         return sinusoidal(ids, self.embedding_dimension, self.layout, self.base, self.dtype)
 
     def backward(self, upstream_gradient: ArrayLike) -> None:
-        """Nothing to do: a formula has no parameters."""
+        """A formula has no parameters, so the gradient ends here; its shape is checked as everywhere."""
+        checked_gradient(upstream_gradient, self._output_shape)
 
     def position_ids(
         self,
-        shape: tuple[int, int],
-        start: int | Int[Array, " B"] = 0,
+        shape: ArrayLike,
+        start: ArrayLike = 0,
         attention_mask: ArrayLike | None = None,
     ) -> Int[Array, "B T"]:
-        """`position_ids`; the mask changes nothing."""
+        """`position_ids`; the mask changes nothing, but it must be one."""
+        if attention_mask is not None:
+            checked_mask(attention_mask, shape)
         return position_ids(shape, start)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -193,19 +201,19 @@ class LearnedPositionalEmbedding(Embedding):
 
     def __init__(
         self,
-        rows: int,
-        embedding_dimension: int,
-        rng: np.random.Generator,
+        rows: Whole,
+        embedding_dimension: Whole,
+        rng: Generator,
         *,
-        offset: int = 0,
-        padding_id: int | None = None,
+        offset: Whole = 0,
+        padding_id: Whole | None = None,
     ):
         self._hold(normal((rows, embedding_dimension), rng, padding_id=padding_id), padding_id=padding_id)
         self._set_offset(offset)
 
     @classmethod
     def from_weight(  # type: ignore[override]
-        cls, weight: ArrayLike, *, offset: int = 0, padding_id: int | None = None
+        cls, weight: ArrayLike, *, offset: Whole = 0, padding_id: Whole | None = None
     ) -> LearnedPositionalEmbedding:
         """Hold an existing (rows, D) table, uncopied."""
         self = cls.__new__(cls)
@@ -213,7 +221,8 @@ class LearnedPositionalEmbedding(Embedding):
         self._set_offset(offset)
         return self
 
-    def _set_offset(self, offset: int) -> None:
+    def _set_offset(self, offset: Whole) -> None:
+        offset = whole("the offset", offset, None)
         if not 0 <= offset < self.vocabulary_size:
             raise ShapeError(
                 f"the offset is {offset}; a table of {self.vocabulary_size:,} rows allows "
@@ -232,20 +241,20 @@ class LearnedPositionalEmbedding(Embedding):
 
     def position_ids(
         self,
-        shape: tuple[int, int],
-        start: int | Int[Array, " B"] = 0,
+        shape: ArrayLike,
+        start: ArrayLike = 0,
         attention_mask: ArrayLike | None = None,
     ) -> Int[Array, "B T"]:
         """Rows for B texts of T tokens, ``start`` tokens having come before.
 
         The mask counts only where padding is skipped (``padding_id``); without one, every token is real.
-        ``ShapeError`` if the table is too short.
+        ``ShapeError`` if the table is too short, or the mask is none of this shape.
         """
-        if self.padding_id is None:
-            ids = position_ids(shape, start) + self.offset
-        else:
-            mask = np.ones(shape, bool) if attention_mask is None else attention_mask
-            ids = positions_from_mask(mask, self.padding_id, start)
+        ids = position_ids(shape, start) + self.offset
+        if attention_mask is not None:
+            attention_mask = checked_mask(attention_mask, shape)
+        if self.padding_id is not None and attention_mask is not None:
+            ids = positions_from_mask(attention_mask, self.padding_id, start)
         needed = int(ids.max()) + 1 - self.offset if ids.size else 0
         if needed > self.usable_length:
             before = f" ({self.offset} rows stand before the first)" if self.offset else ""
@@ -261,9 +270,39 @@ def _check_layout(layout: str) -> None:
         raise ShapeError(f"the layout {layout!r} is unknown; there are {', '.join(get_args(Layout))}")
 
 
-def _column(start: int | np.ndarray, batch: int) -> np.ndarray:
-    """``start`` as (1, 1) or (B, 1); ``ShapeError`` for other shapes and for negative counts."""
-    column = np.asarray(start, np.int64).reshape(-1, 1)
-    if len(column) not in (1, batch) or (column < 0).any():
-        raise ShapeError(f"start is one count ≥ 0, or one for each of {batch} texts; found {start!r}")
-    return column
+def checked_start(start: ArrayLike, batch: int) -> Int[Array, "B 1"]:
+    """``start`` as (1, 1) or (B, 1); ``ShapeError`` unless it is one count, or one for each of B texts."""
+    try:
+        column = checked_ids(start, ANY_COUNT, "start")
+    except TokenIdError:
+        column = None
+    if column is None or column.ndim > 1 or column.size not in (1, batch):
+        raise ShapeError(f"start is one count ≥ 0, or one for each of {batch:,} texts; found {start!r}")
+    return column.astype(np.int64).reshape(-1, 1)
+
+
+def checked_mask(attention_mask: ArrayLike, shape: ArrayLike | None = None) -> np.ndarray:
+    """An attention mask (B, T) as booleans: True at tokens.
+
+    ``ShapeError`` unless it holds 1 (or True) and 0 (or False) alone, and has ``shape`` if that is given.
+    """
+    mask = widened(attention_mask, "an attention mask")
+    is_token = mask == 1
+    if mask.ndim != 2 or not (is_token | (mask == 0)).all():
+        raise ShapeError(
+            f"an attention mask is (B, T), 1 at tokens and 0 at padding; found shape {mask.shape}, "
+            f"values {np.unique(mask)[:5].tolist()}"
+        )
+    if shape is not None and mask.shape != _checked_axes(shape):
+        raise ShapeError(
+            f"the attention mask must be {_checked_axes(shape)}, as the ids are; found {mask.shape}"
+        )
+    return is_token
+
+
+def _checked_axes(shape: Any) -> tuple[int, int]:
+    try:
+        batch, length = shape
+        return whole("B", batch, 0), whole("T", length, 0)
+    except (TypeError, ValueError):  # a ShapeError is a ValueError
+        raise ShapeError(f"the shape of ids is (B, T), two counts; found {shape!r}") from None

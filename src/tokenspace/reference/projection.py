@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenspace.errors import ShapeError, TokenspaceError
-from tokenspace.initializers import xavier_uniform
+from tokenspace.errors import ShapeError
+from tokenspace.initializers import Generator, Whole, xavier_uniform
 from tokenspace.reference.embedding import checked_table
-from tokenspace.reference.precision import widened
+from tokenspace.reference.precision import checked_parameter, widened
+from tokenspace.reference.upstream import checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float
 
 
@@ -24,15 +25,15 @@ class Projection:
     array([2., 5., 7.])
     """
 
-    def __init__(self, input_width: int, output_width: int, rng: np.random.Generator, *, bias: bool = True):
+    def __init__(self, input_width: Whole, output_width: Whole, rng: Generator, *, bias: bool = True):
         weight = xavier_uniform((output_width, input_width), rng)
-        self._hold(weight, np.zeros(output_width, np.float32) if bias else None)
+        self._hold(weight, np.zeros(len(weight), np.float32) if bias else None)
 
     @classmethod
     def from_weight(cls, weight: ArrayLike, bias: ArrayLike | None = None) -> Projection:
         """Hold existing arrays, uncopied; ``ShapeError`` if they don't fit each other."""
         self = cls.__new__(cls)
-        self._hold(checked_table(weight), None if bias is None else np.asarray(bias))
+        self._hold(checked_table(weight), None if bias is None else checked_parameter(bias, "a bias", "H"))
         return self
 
     def _hold(self, weight: np.ndarray, bias: np.ndarray | None) -> None:
@@ -40,7 +41,7 @@ class Projection:
             raise ShapeError(f"a weight {weight.shape} takes a bias {weight.shape[:1]}; found {bias.shape}")
         self.weight = weight
         self.bias = bias
-        self._x: np.ndarray | None = None
+        self._output_shape: tuple[int, ...] | None = None
         self.zero_gradient()
 
     @property
@@ -59,14 +60,13 @@ class Projection:
         if x.shape[-1:] != (self.input_width,):
             raise ShapeError(f"this projection takes width {self.input_width:,}; found shape {x.shape}")
         self._x = x
+        self._output_shape = (*x.shape[:-1], self.output_width)
         y = x @ widened(self.weight).T
         return y if self.bias is None else y + widened(self.bias)
 
     def backward(self, upstream_gradient: ArrayLike) -> Float[Array, "*axes D"]:
         """The input's gradient; adds to the gradients of weight and bias."""
-        if self._x is None:
-            raise TokenspaceError("backward needs a forward; call forward(x) first")
-        upstream_gradient = widened(upstream_gradient)
+        upstream_gradient = checked_gradient(upstream_gradient, self._output_shape)
         flat = upstream_gradient.reshape(-1, self.output_width)
         self._d_weight += flat.T @ self._x.reshape(-1, self.input_width)
         if self._d_bias is not None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tokenspace.errors import CheckpointError
-from tokenspace.initializers import normal, truncated_normal
+from tokenspace.initializers import Generator, checked_rng, normal, truncated_normal
 from tokenspace.models.families import RECIPES, Family, Recipe
 from tokenspace.models.open import Checkpoint
 from tokenspace.models.safetensors import listed, read
@@ -21,12 +21,14 @@ from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
 
 
-def from_checkpoint(checkpoint: Checkpoint, rng: np.random.Generator | None = None) -> TransformerInput:
+def from_checkpoint(checkpoint: Checkpoint, rng: Generator | None = None) -> TransformerInput:
     """The input layer of a model of a known family: its own arrays, memory-mapped, in its own dtype.
 
     ``rng`` draws the dropout of training; without one the layer has none. The padding row stays as it is.
     ``CheckpointError`` if the family is unknown, or the folder lacks a tensor that the family adds.
     """
+    if rng is not None:
+        checked_rng(rng)
     family = known_family(checkpoint)
     recipe = family.recipe
     token = Embedding.from_weight(
@@ -63,7 +65,7 @@ def known_family(checkpoint: Checkpoint) -> Family:
     return checkpoint.family
 
 
-def from_table(table: Table, recipe: str, rng: np.random.Generator) -> TransformerInput:
+def from_table(table: Table, recipe: str, rng: Generator) -> TransformerInput:
     """A plain table's rows under a recipe ("original", "bert", "gpt2", "llama").
 
     What the recipe learns besides the rows (positions, segments) is drawn afresh, so it is untrained: whoever
@@ -76,7 +78,7 @@ def from_table(table: Table, recipe: str, rng: np.random.Generator) -> Transform
     array([[[2.  , 1.  , 0.  , 1.  ],
             [0.84, 2.54, 0.01, 1.  ]]], dtype=float32)
     """
-    known = _known(recipe)
+    known, rng = _known(recipe), checked_rng(rng)
     pad_id = table.tokenizer.pad_id if table.tokenizer else None
     token = Embedding.from_weight(
         table.weight,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tokenspace.initializers import normal
+from tokenspace.initializers import Generator, Whole, normal
 from tokenspace.reference.embedding import Embedding
 from tokenspace.shapes import ArrayLike
 
@@ -15,6 +13,7 @@ class SegmentEmbedding(Embedding):
     ``name`` says what the ids stand for in errors; with another name and number of rows this is the language
     table of XLM, or a dialogue's roles, or a modality.
 
+    >>> import numpy as np
     >>> segment = SegmentEmbedding(2, 4, np.random.default_rng(0))
     >>> segment.forward([[0, 0, 1]]).shape
     (1, 3, 4)
@@ -25,9 +24,7 @@ class SegmentEmbedding(Embedding):
 batch 0, position 0 (valid: 0 to 2). Check how they are made.
     """
 
-    def __init__(
-        self, rows: int, embedding_dimension: int, rng: np.random.Generator, *, name: str = "segment"
-    ):
+    def __init__(self, rows: Whole, embedding_dimension: Whole, rng: Generator, *, name: str = "segment"):
         self._hold(normal((rows, embedding_dimension), rng))
         self.id_name = f"{name} id"
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tokenspace.errors import ShapeError
 from tokenspace.ids import checked_ids
-from tokenspace.initializers import word2vec_uniform
+from tokenspace.initializers import Generator, Whole, word2vec_uniform
 from tokenspace.reference.cross_entropy import log_softmax
 from tokenspace.reference.embedding import checked_table
 from tokenspace.reference.precision import widened
@@ -44,7 +44,7 @@ class SkipGram:
            [-0.5]])
     """
 
-    def __init__(self, vocabulary_size: int, embedding_dimension: int, rng: np.random.Generator):
+    def __init__(self, vocabulary_size: Whole, embedding_dimension: Whole, rng: Generator):
         center = word2vec_uniform((vocabulary_size, embedding_dimension), rng)
         self._hold(center, np.zeros_like(center))
 
@@ -67,7 +67,7 @@ class SkipGram:
         v, u = widened(self.center[centers]), widened(self.context)
         log_p = log_softmax(v @ u.T)  # (N, V)
         pairs = np.arange(len(centers))
-        loss = -np.sum(log_p[pairs, contexts], dtype=np.float64)
+        loss = 0.0 - np.sum(log_p[pairs, contexts], dtype=np.float64)  # a negated 0 would be -0.0
 
         d_scores = np.exp(log_p)  # softmax, less 1 at the true word
         d_scores[pairs, contexts] -= 1.0

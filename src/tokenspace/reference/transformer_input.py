@@ -14,13 +14,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from tokenspace.errors import ShapeError
+from tokenspace.ids import checked_ids
 from tokenspace.reference.dropout import Dropout
 from tokenspace.reference.embedding import Embedding
 from tokenspace.reference.layer_norm import LayerNorm
-from tokenspace.reference.positional import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from tokenspace.reference.positional import (
+    ANY_COUNT,
+    LearnedPositionalEmbedding,
+    SinusoidalPositionalEncoding,
+    checked_mask,
+    checked_start,
+)
 from tokenspace.reference.precision import widened
 from tokenspace.reference.projection import Projection
 from tokenspace.reference.segment import SegmentEmbedding
+from tokenspace.reference.upstream import checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 
 Position = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
@@ -63,13 +71,14 @@ class TransformerInput:
         self.projection = projection
         self.dropout = dropout
         self._projects_first = self._checked_widths()
+        self._output_shape: tuple[int, ...] | None = None
 
     def forward(
         self,
         ids: ArrayLike,
         segment_ids: ArrayLike | None = None,
         position_ids: ArrayLike | None = None,
-        start: int | Int[Array, " B"] = 0,
+        start: ArrayLike = 0,
         attention_mask: ArrayLike | None = None,
         extra_ids: Mapping[str, ArrayLike] | None = None,
         training: bool = False,
@@ -83,7 +92,7 @@ class TransformerInput:
         ids: ArrayLike,
         segment_ids: ArrayLike | None = None,
         position_ids: ArrayLike | None = None,
-        start: int | Int[Array, " B"] = 0,
+        start: ArrayLike = 0,
         attention_mask: ArrayLike | None = None,
         extra_ids: Mapping[str, ArrayLike] | None = None,
         training: bool = False,
@@ -99,9 +108,18 @@ class TransformerInput:
         - attention_mask: (B, T), 1 at tokens, 0 at padding; read only where positions skip padding
         - extra_ids: (B, T) or (T,) under the name of each extra table
         - training: whether dropout drops
+
+        What the recipe has no use for is checked all the same, then left alone.
         """
-        token_ids = _batch(ids)
-        extra_ids = self._checked_extras(extra_ids)
+        self._output_shape = None  # after a forward that fails half-way there is nothing to go back through
+        token_ids = self._batch(ids)
+        mask = None if attention_mask is None else _mask(attention_mask, token_ids)
+        checked_start(start, len(token_ids))
+        if position_ids is not None:
+            position_ids = _per_token(position_ids, token_ids, self.position, "position id")
+        segment_ids = np.zeros_like(token_ids) if segment_ids is None else segment_ids
+        segment_ids = _per_token(segment_ids, token_ids, self.segment, "segment id")
+        extra_ids = self._checked_extras(extra_ids, token_ids)
         steps: dict[str, np.ndarray] = {}
 
         x = steps["lookup"] = self.token.lookup(token_ids)
@@ -111,15 +129,14 @@ class TransformerInput:
             x = steps["projected"] = self.projection.forward(x)
         if self.position is not None:
             if position_ids is None:
-                position_ids = self.position_ids(token_ids, start, attention_mask)
-            steps["position"] = self.position.forward(_per_token(position_ids, token_ids, "position ids"))
+                position_ids = self.position_ids(token_ids, start, mask)
+            steps["position"] = self.position.forward(position_ids)
             x = x + steps["position"]
         if self.segment is not None:
-            segment_ids = np.zeros_like(token_ids) if segment_ids is None else segment_ids
-            steps["segment"] = self.segment.forward(_per_token(segment_ids, token_ids, "segment ids"))
+            steps["segment"] = self.segment.forward(segment_ids)
             x = x + steps["segment"]
         for name, table in self.extras.items():
-            steps[name] = table.forward(_per_token(extra_ids[name], token_ids, f"{name} ids"))
+            steps[name] = table.forward(extra_ids[name])
             x = x + steps[name]
         if self.layer_norm is not None:
             x = steps["normalized"] = self.layer_norm.forward(x)
@@ -128,11 +145,15 @@ class TransformerInput:
         if self.projection is not None and not self._projects_first:
             x = steps["projected"] = self.projection.forward(x)
         steps["output"] = x
+        self._output_shape = x.shape
         return steps
 
     def backward(self, upstream_gradient: ArrayLike) -> None:
-        """Take the gradient (B, T, D) of the last output back through every step, into `gradients`."""
-        d_x = widened(upstream_gradient)
+        """Take the gradient (B, T, D) of the last output back through every step, into `gradients`.
+
+        ``ShapeError`` if it has another shape; nothing is added then.
+        """
+        d_x = checked_gradient(upstream_gradient, self._output_shape)
         if self.projection is not None and not self._projects_first:
             d_x = self.projection.backward(d_x)
         if self.dropout is not None:
@@ -152,7 +173,7 @@ class TransformerInput:
     def position_ids(
         self,
         ids: ArrayLike,
-        start: int | Int[Array, " B"] = 0,
+        start: ArrayLike = 0,
         attention_mask: ArrayLike | None = None,
     ) -> Int[Array, "B T"]:
         """The position id of each token of ids (B, T), ``start`` tokens having come before.
@@ -163,11 +184,11 @@ class TransformerInput:
         """
         if self.position is None:
             raise ShapeError("this recipe adds no positions to its tokens")
-        token_ids = _batch(ids)
-        if attention_mask is None and self.token.padding_id is not None:
-            attention_mask = token_ids != self.token.padding_id
+        token_ids = self._batch(ids)
         if attention_mask is not None:
-            attention_mask = _per_token(attention_mask, token_ids, "attention mask values")
+            attention_mask = _mask(attention_mask, token_ids)
+        elif self.token.padding_id is not None:
+            attention_mask = token_ids != self.token.padding_id
         return self.position.position_ids(token_ids.shape, start, attention_mask)
 
     def zero_gradient(self) -> None:
@@ -233,25 +254,40 @@ class TransformerInput:
                 )
         return projects_first
 
-    def _checked_extras(self, extra_ids: Mapping[str, ArrayLike] | None) -> Mapping[str, ArrayLike]:
+    def _batch(self, ids: ArrayLike) -> np.ndarray:
+        token_ids = checked_ids(ids, self.token.vocabulary_size, self.token.id_name)
+        if token_ids.ndim != 2:
+            raise ShapeError(f"ids are (B, T), texts by positions; found shape {token_ids.shape}")
+        return token_ids
+
+    def _checked_extras(
+        self, extra_ids: Mapping[str, ArrayLike] | None, token_ids: np.ndarray
+    ) -> dict[str, np.ndarray]:
         given = {} if extra_ids is None else extra_ids
         if set(given) != set(self.extras):
             raise ShapeError(
                 f"extra_ids must have ids for exactly {sorted(self.extras)}; found {sorted(given)}"
             )
-        return given
+        return {
+            name: _per_token(given[name], token_ids, table, f"{name} id")
+            for name, table in self.extras.items()
+        }
 
 
-def _batch(ids: ArrayLike) -> np.ndarray:
-    array = np.asarray(ids)
-    if array.ndim != 2:
-        raise ShapeError(f"ids are (B, T), texts by positions; found shape {array.shape}")
-    return array
+def _per_token(
+    ids: ArrayLike, token_ids: np.ndarray, table: Embedding | Position | None, what: str
+) -> np.ndarray:
+    """``ids`` of ``table``'s rows as (B, T); those of one text, (T,), serve every text."""
+    rows = table.vocabulary_size if isinstance(table, Embedding) else ANY_COUNT
+    return _broadcast(checked_ids(ids, rows, what), token_ids, f"{what}s")
 
 
-def _per_token(values: ArrayLike, token_ids: np.ndarray, what: str) -> np.ndarray:
-    """``values`` as (B, T); those of one text, (T,), serve every text."""
-    array = np.asarray(values)
+def _mask(attention_mask: ArrayLike, token_ids: np.ndarray) -> np.ndarray:
+    values = widened(attention_mask, "an attention mask")
+    return checked_mask(_broadcast(values, token_ids, "attention mask values"))
+
+
+def _broadcast(array: np.ndarray, token_ids: np.ndarray, what: str) -> np.ndarray:
     if array.shape not in (token_ids.shape, token_ids.shape[1:]):
         raise ShapeError(f"{what} must be {token_ids.shape} or {token_ids.shape[1:]}; found {array.shape}")
     return np.broadcast_to(array, token_ids.shape)
