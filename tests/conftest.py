@@ -23,6 +23,7 @@ install_import_hook(
 )  # numba compiles kernels itself
 
 import importlib.util  # noqa: E402
+import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
@@ -61,3 +62,14 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def small_checkpoint(tmp_path_factory):
+    """``small_checkpoint("bert")``: a model built and saved by transformers, see models/small_models.py."""
+    path = Path(__file__).parent / "models" / "small_models.py"
+    spec = importlib.util.spec_from_file_location("small_models", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["small_models"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module.cached(tmp_path_factory.mktemp)
