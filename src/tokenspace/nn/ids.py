@@ -75,7 +75,7 @@ def _raise_outside(ids: Tensor, rows: int, what: str) -> None:
 
 
 def _is_wrapped(ids: Tensor) -> bool:
-    """Whether vmap (or another transform) holds the ids: their values are then seen inside an operator only."""
+    """Whether vmap or another transform holds the ids: only an operator sees their values then."""
     return torch._C._functorch.is_functorch_wrapped_tensor(ids)
 
 
