@@ -77,7 +77,7 @@ def _run(command: str, folder: Path) -> str:
 def warm() -> None:
     """Compile the kernel now if it never was, so that no example shows the note which says so."""
     with tempfile.TemporaryDirectory() as folder:
-        _run("echo a b a b > text && tokenspace train text -o table --epochs 1", Path(folder))
+        _run("echo a b a b > text && tokenspace train text -o table --sample 0", Path(folder))
 
 
 def main() -> int:

@@ -66,10 +66,15 @@ def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
                     f"{path}, line 1 (byte 0): no word2vec header, which is two integers: rows and width"
                 )
             file.seek(found.end)
-            if is_binary(file.read(text_rows.longest_line(min(found.dim, 1 << 16))), found.dim):
-                _check_size(path, found, size, 4 * found.dim + 1)
-                weight, tokens = _read_binary(file, path, found, errors)
-                return table_read(path, BINARY, weight, tokens)
+            head = file.read(text_rows.longest_line(min(found.dim, 1 << 16)))
+            if is_binary(head, found.dim):
+                try:
+                    _check_size(path, found, size, 4 * found.dim + 1)
+                    weight, tokens = _read_binary(file, path, found, errors)
+                    return table_read(path, BINARY, weight, tokens)
+                except TableFormatError:
+                    if not _looks_like_text(head, found.dim):
+                        raise  # else it is a damaged text: say where
             _check_size(path, found, size, text_rows.smallest_row(found.dim) - 1)  # a last "\n" may lack
             file.seek(found.end)
             weight, tokens = text_rows.read_rows(
@@ -81,17 +86,18 @@ def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
 
 
 def is_binary(head: bytes, dim: int) -> bool:
-    """Whether the bytes after a header are binary rows: the first line is no row of text, and the first
-    vector's bytes, were they text, would hold control characters or no UTF-8.
-    """
-    if text_rows.width(head.split(b"\n", 1)[0]) >= dim:
-        return False
+    """Whether the bytes after a header are binary rows: the first line is no row of text."""
+    return text_rows.width(head.split(b"\n", 1)[0]) < dim
+
+
+def _looks_like_text(head: bytes, dim: int) -> bool:
+    """Whether the first vector's bytes, were they text, would be UTF-8 without control characters."""
     vector = head.removeprefix(b"\n").partition(b" ")[2][: 4 * dim]
     try:
         codecs.getincrementaldecoder("utf-8")().decode(vector)  # its end may cut a character
     except UnicodeDecodeError:
-        return True
-    return bool(_CONTROL.search(vector))
+        return False
+    return not _CONTROL.search(vector)
 
 
 def _check_size(path: Path, found: Header, size: int, smallest_row: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from tokenspace.errors import ShapeError, VocabError
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.cosine import unit_rows
-from tokenspace.geometry.neighbors import Hit, best, dots, row_blocks
+from tokenspace.geometry.neighbors import Hit, best, comparable_blocks, dots
 from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
 
@@ -40,7 +40,7 @@ def analogy(table: Table, a: str, b: str, c: str, k: int = 5, method: Method = "
     unit_a, unit_b, unit_c = (unit_rows(word.vector) for word in words)
     target = unit_rows(unit_b - unit_a + unit_c)
     scores = np.empty(len(table), np.float32)
-    for start, rows in row_blocks(table):
+    for start, rows in comparable_blocks(table):
         unit = unit_rows(rows)
         if method == "3cosadd":
             block = np.clip(dots(unit, target), -1, 1)

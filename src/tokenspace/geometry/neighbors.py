@@ -59,7 +59,7 @@ def neighbors(
     elif metric not in ("dot", "l2"):
         raise ShapeError(f"metric {metric!r} is not known; allowed: cosine, dot, l2")
     scores = np.empty(len(table), np.float32)
-    for start, rows in row_blocks(table):
+    for start, rows in comparable_blocks(table):
         if center:
             rows = rows - mean
         if metric == "l2":
@@ -82,6 +82,12 @@ def row_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
     for start in range(0, len(table), step):
         rows = np.asarray(table.weight[start : start + step], np.float32)
         check_finite(table, rows, start)
+        yield start, rows
+
+
+def comparable_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+    """``row_blocks`` of numbers whose products stay in float32; ``TableFormatError`` for larger ones."""
+    for start, rows in row_blocks(table):
         if (largest := float(np.abs(rows).max())) > LARGEST:
             raise TableFormatError(
                 f"rows {start:,} to {start + len(rows) - 1:,} of the table hold a number of size "
@@ -116,6 +122,6 @@ def best(table: Table, scores: Float[Array, " V"], k: int, excluded: Iterable[in
 
 def _mean_row(table: Table) -> Float[Array, " D"]:
     total = np.zeros(table.dim, np.float64)
-    for _, rows in row_blocks(table):
+    for _, rows in comparable_blocks(table):
         total += rows.sum(axis=0, dtype=np.float64)
     return (total / len(table)).astype(np.float32)
