@@ -52,6 +52,9 @@ def test_places_that_can_not_be_written(tmp_path):
         check_writable(tmp_path)
     with pytest.raises(OutputError, match="there is no directory"):
         check_writable(tmp_path / "missing" / "out")
+    (tmp_path / "dangling").symlink_to(tmp_path / "gone" / "out")
+    with pytest.raises(OutputError, match=r"there is no directory .*gone"):
+        check_writable(tmp_path / "dangling")
     with pytest.raises(OutputError, match="not a regular file"):
         check_writable("/dev/null")
     with pytest.raises(OutputError, match="can't write /proc/out"):

@@ -54,10 +54,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise OutputError(f"can't write {target}: it is a directory; name a file in it")
     if not stat.S_ISREG(kind):
         raise OutputError(f"can't write {target}: it is not a regular file")
-    if not target.parent.is_dir():
-        raise OutputError(f"can't write {target}: there is no directory {target.parent}; make it first")
+    folder = target.resolve().parent  # through a link
+    if not os.path.isdir(folder):
+        raise OutputError(f"can't write {target}: there is no directory {folder}; make it first")
     try:
-        tempfile.TemporaryFile(dir=target.parent).close()  # asking for permissions would not tell a full disk
+        tempfile.TemporaryFile(dir=folder).close()  # asking for permissions would not tell a full disk
     except OSError as error:
         raise OutputError(f"can't write {target}: {error.strerror}") from None
 

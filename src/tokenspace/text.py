@@ -63,7 +63,7 @@ def _checked(path: Path) -> TextFile:
             raise CorpusError(f"{path} is a directory; name the text files inside it")
         if not stat.S_ISREG(status.st_mode):
             raise CorpusError(
-                f"{path} is not a regular file, and training reads it more than once; save it first"
+                f"{path} is not a regular file, and it is read more than once; save what it gives first"
             )
         with path.open("rb") as file:
             while block := file.read(BLOCK):
