@@ -1,0 +1,250 @@
+"""The embedding layer as a torch module: a lookup table whose rows are learned.
+
+    forward    x[n] = scale · E[ids[n]]
+    backward   dE[v] = scale · sum of d_x[n] over every n with ids[n] = v
+
+V vocabulary rows, D width; ids have any shape, written ``*axes`` (mostly B texts of T positions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Parameter
+
+from tokenspace.errors import ShapeError
+from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
+from tokenspace.nn.arrays import tensor_of
+from tokenspace.nn.frozen_row import freeze_row
+from tokenspace.nn.ids import check_ids
+from tokenspace.nn.initializers import Initializer, normal_
+from tokenspace.reference.embedding import scale_factor
+from tokenspace.table import Table
+
+ScaleDtype = torch.dtype | Literal["weight"]
+PaddingOnLoad = Literal["keep", "zero"]
+
+
+class TokenEmbedding(torch.nn.Embedding):
+    """A ``torch.nn.Embedding``: its attributes and state-dict keys, and what goes wrong by hand put right.
+
+    - ``scale`` multiplies what is looked up: a number, or "sqrt" for sqrt(D) (Vaswani et al. 2017, section
+      3.4). ``scale_dtype`` rounds that factor to a type first; "weight" rounds it to whatever type the table
+      has at the time, as Gemma does (sqrt(3072) = 55.4256 is 55.5 in bfloat16).
+    - ``initializer`` fills the table in place (see ``tokenspace.nn.initializers``; N(0, 1/D) by default), now
+      and at every `reset_parameters`; the row ``padding_idx`` is zero afterwards, and gets no gradient from
+      the lookup.
+    - ``freeze_padding`` holds that row under every optimizer, also where a tied head reads it; see
+      ``tokenspace.nn.frozen_row``.
+    - ``padding_on_load``: whether a loaded state dict's padding row is kept as it is or set to zero.
+
+    ``TokenIdError`` for a padding index, or later an id, that is no row: a negative one too, which torch
+    would wrap. ``ShapeError`` for a size or scale that is none, and for ``max_norm``: torch edits the table
+    inside the forward for it, under autograd's feet; call `project_` after the optimizer's step instead.
+
+    >>> embedding = TokenEmbedding(6, 4, padding_idx=0, scale="sqrt")
+    >>> embedding(torch.tensor([[5, 2, 0]], dtype=torch.uint8)).shape
+    torch.Size([1, 3, 4])
+    >>> embedding
+    TokenEmbedding(6, 4, padding_idx=0, scale=2.0)
+    """
+
+    id_name = "token id"
+    freeze_padding = False  # until __init__ knows
+
+    def __init__(
+        self,
+        num_embeddings: Whole,
+        embedding_dim: Whole,
+        padding_idx: Whole | None = None,
+        *,
+        scale: Real | Literal["sqrt"] | None = None,
+        scale_dtype: ScaleDtype | None = None,
+        initializer: Initializer = normal_,
+        freeze_padding: bool = False,
+        padding_on_load: PaddingOnLoad = "keep",
+        sparse: bool = False,
+        max_norm: None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if max_norm is not None:
+            raise ShapeError(
+                f"max_norm={max_norm!r} would change rows inside the forward, after a tied head or another "
+                "forward has read them; call project_(max_norm) after each optimizer step"
+            )
+        rows, width = whole("num_embeddings", num_embeddings, 1), whole("embedding_dim", embedding_dim, 1)
+        padding_idx = checked_padding_id(padding_idx, rows)
+        if freeze_padding and padding_idx is None:
+            raise ShapeError("freeze_padding=True needs the padding_idx whose row it freezes")
+        if padding_on_load not in ("keep", "zero"):
+            raise ShapeError(f"padding_on_load must be 'keep' or 'zero'; found {padding_on_load!r}")
+        weight = torch.empty((rows, width), device=device, dtype=dtype)
+        super().__init__(rows, width, padding_idx, sparse=sparse, _weight=weight)
+        self.scale = None if scale is None else _scale(scale, width, scale_dtype)
+        self.scale_dtype = scale_dtype
+        self.initializer = initializer
+        self.padding_on_load = padding_on_load
+        self.freeze_padding = freeze_padding
+        self._hold_padding_row()
+        self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: Whole | None = None, **options: Any
+    ) -> TokenEmbedding:
+        """Hold an existing (V, D) tensor, uncopied, its padding row as it is.
+
+        As in torch, the rows are not trained unless ``freeze=False``; ``options`` are the constructor's.
+
+        >>> TokenEmbedding.from_pretrained(torch.eye(3), scale=2.0)(torch.tensor([1]))
+        tensor([[0., 2., 0.]])
+        """
+        if embeddings.ndim != 2 or not embeddings.is_floating_point() or not embeddings.numel():
+            raise ShapeError(
+                f"a table is (V, D), at least one row of floats; found {tuple(embeddings.shape)}, "
+                f"{embeddings.dtype}"
+            )
+        rows, width = embeddings.shape
+        self = cls(rows, width, padding_idx=padding_idx, device="meta", **options)
+        self.weight = Parameter(embeddings.detach(), requires_grad=not freeze)
+        return self
+
+    @classmethod
+    def from_table(cls, table: Table, dtype: torch.dtype | None = None, **options: Any) -> TokenEmbedding:
+        """A trainable copy of a ``Table``'s rows, in their own dtype if none is given.
+
+        Where the vocabularies differ, ``initializers.from_pretrained_`` copies the rows that match.
+        """
+        return cls.from_pretrained(tensor_of(table.weight, dtype), freeze=False, **options)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The rows (\\*axes, D) of integer ids (\\*axes), scaled; ``TokenIdError`` if one is no row's."""
+        ids = check_ids(ids, self.num_embeddings, self.id_name)
+        rows = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
+        if self.scale is None:
+            return rows
+        if self.scale_dtype == "weight":
+            return rows * torch.full((), self.scale, dtype=rows.dtype, device=rows.device)
+        return rows * self.scale
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew; the padding row is zero afterwards, whatever the initializer made of it."""
+        with torch.no_grad():
+            self.initializer(self.weight)
+            self.zero_padding_row()
+
+    def zero_padding_row(self) -> None:
+        """Set the padding row to zero, if there is one."""
+        if self.padding_idx is not None:
+            with torch.no_grad():
+                self.weight[self.padding_idx] = 0.0
+
+    def project_(self, max_norm: Real, ids: Tensor | None = None) -> TokenEmbedding:
+        """Shorten every row longer than ``max_norm`` (Euclidean) to that length; call it after a step.
+
+        With ``ids``, only their rows are looked at. A row that is short enough keeps its bits.
+
+        >>> embedding = TokenEmbedding.from_pretrained(torch.tensor([[3.0, 4.0], [0.3, 0.4]]))
+        >>> embedding.project_(1.0).weight
+        Parameter containing:
+        tensor([[0.6000, 0.8000],
+                [0.3000, 0.4000]])
+        """
+        max_norm = real("max_norm", max_norm, positive=True)
+        with torch.no_grad():
+            if ids is None:
+                self.weight.mul_(_shortening(self.weight, max_norm))
+            else:
+                used = check_ids(ids, self.num_embeddings, self.id_name).unique()
+                rows = self.weight[used]
+                self.weight[used] = rows * _shortening(rows, max_norm)
+        return self
+
+    def add_rows(self, n: Whole, init: Tensor | Callable[[Tensor], object] | None = None) -> range:
+        """Append ``n`` rows and return their ids; the rows that were there keep theirs, bit for bit.
+
+        ``init``: the new rows (n, D), or an initializer, the module's own if left out; either way they get
+        the table's dtype and device. ``weight`` is then a new ``Parameter`` with the old one's
+        ``requires_grad`` and no gradient. A tied ``LMHead`` follows; an optimizer made before still holds the
+        old one: make it afterwards, or put the new one in its place (docs/nn.md shows how, moments kept).
+
+        >>> embedding = TokenEmbedding(4, 2)
+        >>> embedding.add_rows(2, torch.ones(2, 2))
+        range(4, 6)
+        >>> embedding(torch.tensor([5]))
+        tensor([[1., 1.]], grad_fn=<EmbeddingBackward0>)
+        """
+        n, old = whole("n", n, 1), self.num_embeddings
+        weight = torch.empty(
+            (old + n, self.embedding_dim), dtype=self.weight.dtype, device=self.weight.device
+        )
+        with torch.no_grad():
+            if isinstance(init, Tensor):
+                if tuple(init.shape) != (n, self.embedding_dim):
+                    raise ShapeError(
+                        f"{n:,} new rows are ({n}, {self.embedding_dim}); found {tuple(init.shape)}"
+                    )
+                weight[old:] = init
+            else:  # drawn as part of the whole table: Xavier's spread depends on all its rows
+                (self.initializer if init is None else init)(weight)
+            weight[:old] = self.weight
+        self.weight = Parameter(weight, requires_grad=self.weight.requires_grad)
+        self.num_embeddings = old + n
+        return range(old, old + n)
+
+    def extra_repr(self) -> str:
+        shown = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        defaults = {"padding_idx": None, "scale": None, "scale_dtype": None, "freeze_padding": False}
+        for name, default in {**defaults, "sparse": False}.items():
+            if (value := getattr(self, name)) != default:
+                shown.append(f"{name}={value}")
+        return ", ".join(shown)
+
+    # Whatever puts another Parameter in place of ``weight`` comes through one of these.
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        super().register_parameter(name, param)  # assignment, load_state_dict(assign=True)
+        self._hold_padding_row()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TokenEmbedding:
+        super()._apply(fn, recurse)  # to, half, to_empty
+        self._hold_padding_row()
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # deepcopy, unpickling
+        self._hold_padding_row()
+
+    def _hold_padding_row(self) -> None:
+        weight = self._parameters.get("weight")
+        if self.freeze_padding and weight is not None and self.padding_idx is not None:
+            freeze_row(weight, self.padding_idx)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any, **more: Any) -> None:
+        key = f"{prefix}weight"
+        if self.padding_on_load == "zero" and self.padding_idx is not None and key in state_dict:
+            loaded = state_dict[key].detach().clone()  # the caller's own tensor stays as it is
+            if loaded.ndim == 2 and self.padding_idx < len(loaded):  # what does not fit, torch reports
+                loaded[self.padding_idx] = 0.0
+            state_dict[key] = loaded
+        super()._load_from_state_dict(state_dict, prefix, *rest, **more)
+
+
+def _scale(scale: Real | Literal["sqrt"], width: int, dtype: ScaleDtype | None) -> float:
+    factor = scale_factor(scale, width)
+    if dtype is None or dtype == "weight":
+        return factor
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ShapeError(f"scale_dtype must be a floating-point torch.dtype, or 'weight'; found {dtype!r}")
+    return real(f"scale in {dtype}", torch.tensor(factor, dtype=torch.float64).to(dtype).item())
+
+
+def _shortening(rows: Tensor, max_norm: float) -> Tensor:
+    """What to multiply each row (U, D) by, (U, 1): 1 up to ``max_norm``; zero rows stay, NaN stays NaN."""
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return torch.where(norms > max_norm, max_norm / norms, torch.ones_like(norms))

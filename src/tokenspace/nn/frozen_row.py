@@ -1,0 +1,89 @@
+"""One row of a parameter that training leaves as it is, whatever the optimizer does to the others.
+
+A zero gradient alone does not hold a row: weight decay shrinks it, and momentum moves it on. So
+
+- the row's gradient is zeroed where it arrives at the parameter, whoever adds to it (a tied head, say),
+  before a clip or an optimizer sees it;
+- the row is kept before every ``torch.optim.Optimizer`` step that has the parameter, and put back after it.
+
+Both go with the ``Parameter`` object: whatever makes a new one calls `freeze_row` again. An edit of the row
+by hand stays, and so does what a step does that is no ``torch.optim.Optimizer``'s.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_FROZEN = WeakTensorKeyDictionary()  # Parameter -> its row
+_BEFORE: weakref.WeakKeyDictionary[Optimizer, list[tuple[Tensor, int, Tensor]]] = weakref.WeakKeyDictionary()
+
+
+def freeze_row(weight: torch.nn.Parameter, row: int) -> None:
+    """Hold ``weight[row]`` from now on; a second call for the same parameter changes nothing.
+
+    >>> weight = torch.nn.Parameter(torch.ones(2, 3))
+    >>> freeze_row(weight, 0)
+    >>> optimizer = torch.optim.AdamW([weight], lr=0.1, weight_decay=0.5)
+    >>> weight.sum().backward()
+    >>> weight.grad
+    tensor([[0., 0., 0.],
+            [1., 1., 1.]])
+    >>> optimizer.step()
+    >>> weight.detach()
+    tensor([[1.0000, 1.0000, 1.0000],
+            [0.8500, 0.8500, 0.8500]])
+    """
+    if weight in _FROZEN:
+        return
+    _watch_optimizers()
+    _FROZEN[weight] = row
+    needed = weight.requires_grad
+    weight.requires_grad_(True)  # torch takes the hook only then, and keeps it through a change
+    weight.register_post_accumulate_grad_hook(functools.partial(_mask_gradient, row))
+    weight.requires_grad_(needed)
+
+
+def _mask_gradient(row: int, weight: Tensor) -> None:
+    gradient = weight.grad
+    if gradient is None:
+        return
+    if not gradient.is_sparse:
+        gradient[row] = 0.0
+        return
+    gradient = gradient.coalesce()
+    others = gradient.indices()[0] != row
+    weight.grad = torch.sparse_coo_tensor(
+        gradient.indices()[:, others], gradient.values()[others], gradient.shape, is_coalesced=True
+    )
+
+
+@functools.cache
+def _watch_optimizers() -> None:
+    """Once a process, and only in one that freezes a row."""
+    register_optimizer_step_pre_hook(_keep)
+    register_optimizer_step_post_hook(_put_back)
+
+
+@torch.no_grad()
+def _keep(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    held = [(weight, row, weight[row].clone()) for weight, row in list(_FROZEN.items()) if id(weight) in own]
+    if held:
+        _BEFORE[optimizer] = held
+
+
+@torch.no_grad()
+def _put_back(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    for weight, row, before in _BEFORE.pop(optimizer, ()):
+        weight[row] = before

@@ -1,0 +1,274 @@
+"""Positional encodings that are added to the token rows: sinusoidal (a formula) and learned (a table).
+
+A *position id* is what the encoding is asked for: a count from 0 for the sinusoidal one; for the learned one
+a row of its table, offset included, as RoBERTa counts. Rotary and ALiBi positions live inside attention and
+are no part of the embedding layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from tokenspace.errors import ShapeError
+from tokenspace.initializers import Real, Whole, real, whole
+from tokenspace.nn.embedding import TokenEmbedding
+from tokenspace.nn.ids import check_ids
+from tokenspace.nn.initializers import Initializer, normal_
+from tokenspace.reference.positional import ANY_COUNT, Layout
+
+Start = int | Tensor
+"""How many tokens stand before: one count, or one a text (B,)."""
+
+_WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def sinusoidal(
+    positions: Tensor,
+    embedding_dim: Whole,
+    layout: Layout = "paper",
+    base: Real = 10_000.0,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Sines and cosines (\\*axes, D) of positions (\\*axes); the layouts are ``reference.sinusoidal``'s.
+
+    Computed in float64 and rounded to ``dtype`` last. Where positions are cast to bfloat16 first, those past
+    256 fall together: of 4,096 rows 769 are left distinct.
+
+    >>> sinusoidal(torch.tensor([0, 1]), 4)
+    tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+            [0.8415, 0.5403, 0.0100, 0.9999]])
+    """
+    _check_layout(layout)
+    width, base = whole("embedding_dim", embedding_dim, 1), real("base", base, positive=True)
+    half = width // 2 if layout == "tensor2tensor" else (width + 1) // 2
+    exponents = torch.arange(half, dtype=torch.float64, device=positions.device)
+    exponents = exponents / max(half - 1, 1) if layout == "tensor2tensor" else exponents * 2 / width
+    angles = positions.to(torch.float64).unsqueeze(-1) * base**-exponents
+    sines, cosines = angles.sin(), angles[..., : width // 2].cos()
+    if layout == "paper":
+        encoding = torch.empty((*positions.shape, width), dtype=torch.float64, device=positions.device)
+        encoding[..., 0::2] = sines
+        encoding[..., 1::2] = cosines
+    else:
+        parts = [sines, cosines]
+        if layout == "tensor2tensor" and width % 2:
+            parts.append(torch.zeros((*positions.shape, 1), dtype=torch.float64, device=positions.device))
+        encoding = torch.cat(parts, dim=-1)
+    return encoding.to(dtype or torch.get_default_dtype())
+
+
+def positions_from_mask(attention_mask: Tensor, padding_idx: int, start: Start = 0) -> Tensor:
+    """Position ids (B, T) that count real tokens only, from padding_idx + 1; padding gets ``padding_idx``.
+
+    What RoBERTa, XLM-R and OPT do, so that a text padded on the left has the positions that it has alone.
+    ``attention_mask`` (B, T), of integers or booleans, is 1 at tokens and 0 at padding; ``start`` is the
+    number of real tokens cached before.
+
+    >>> positions_from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]), padding_idx=1)
+    tensor([[1, 1, 2, 3],
+            [2, 3, 4, 5]])
+    """
+    is_token = checked_mask(attention_mask)
+    count = is_token.cumsum(dim=1) + checked_start(start, len(is_token))
+    return torch.where(is_token, count + padding_idx, padding_idx)
+
+
+class SinusoidalPositionalEncoding(torch.nn.Module):
+    """The sinusoidal encoding as a module: any position, nothing learned, nothing in the state dict.
+
+    Each forward computes the rows it is asked for. ``max_positions`` keeps that many instead: one lookup, and
+    a ``TokenIdError`` past them. Kept or not, they are rounded once: a change of dtype computes them afresh
+    from float64, as does the move from the meta device.
+
+    >>> encoding = SinusoidalPositionalEncoding(4, max_positions=512).to(torch.bfloat16)
+    >>> encoding(torch.tensor([[0, 511]])).dtype
+    torch.bfloat16
+    """
+
+    def __init__(
+        self,
+        embedding_dim: Whole,
+        layout: Layout = "paper",
+        base: Real = 10_000.0,
+        *,
+        max_positions: Whole | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        _check_layout(layout)
+        self.embedding_dim = whole("embedding_dim", embedding_dim, 1)
+        self.layout = layout
+        self.base = real("base", base, positive=True)
+        self.max_positions = None if max_positions is None else whole("max_positions", max_positions, 1)
+        # Without max_positions it has no rows and only knows device and dtype.
+        empty = torch.empty((self.max_positions or 0, self.embedding_dim), device=device, dtype=dtype)
+        if not empty.is_floating_point():
+            raise ShapeError(f"dtype must be a floating-point type; found {dtype}")
+        self.rows: Tensor
+        self.register_buffer("rows", empty, persistent=False)
+        self._compute_rows()
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        """One row (\\*axes, D) per position id (\\*axes), a count from 0."""
+        if self.max_positions is not None:
+            return self.rows[check_ids(position_ids, self.max_positions, "position id")]
+        position_ids = check_ids(position_ids, ANY_COUNT, "position id")
+        return sinusoidal(position_ids, self.embedding_dim, self.layout, self.base, self.rows.dtype)
+
+    def position_ids(
+        self,
+        shape: tuple[int, int],
+        start: Start = 0,
+        attention_mask: Tensor | None = None,
+        device: torch.device | None = None,
+    ) -> Tensor:
+        """0, 1, 2 … from ``start``, as (1, T), or (B, T) where each text has a start of its own."""
+        return _counts(shape, start, device)
+
+    def extra_repr(self) -> str:
+        kept = "" if self.max_positions is None else f", max_positions={self.max_positions}"
+        return f"{self.embedding_dim}, layout={self.layout!r}, base={self.base:g}{kept}"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositionalEncoding:
+        super()._apply(fn, recurse)
+        self._compute_rows()
+        return self
+
+    def _compute_rows(self) -> None:
+        positions = torch.arange(len(self.rows), device=self.rows.device)
+        self.rows = sinusoidal(positions, self.embedding_dim, self.layout, self.base, self.rows.dtype)
+
+
+class LearnedPositionalEmbedding(TokenEmbedding):
+    """A table with a row per position (Gehring et al. 2017, section 3.1; BERT, GPT-2).
+
+    ``offset`` rows stand before the first position's: with ``offset=2`` (RoBERTa, BART, OPT) 514 rows hold
+    512 positions. With ``padding_idx``, positions count real tokens only and padding reads that row, which
+    gets no gradient (RoBERTa, OPT: ``offset=2, padding_idx=1``). ``padding_from`` says what tells padding
+    where no attention mask is given: the token "ids", or nothing ("mask", as OPT: every token then counts).
+
+    >>> roberta = LearnedPositionalEmbedding(514, 8, padding_idx=1, offset=2)
+    >>> roberta.usable_length
+    512
+    >>> roberta.position_ids((1, 4), attention_mask=torch.tensor([[1, 1, 1, 0]]))
+    tensor([[2, 3, 4, 1]])
+    >>> roberta.position_ids((1, 513))
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.ShapeError: 513 positions are needed and this table of 514 rows holds 512 \
+(2 rows stand before the first); shorten the text
+    """
+
+    id_name = "position id"
+
+    def __init__(
+        self,
+        num_embeddings: Whole,
+        embedding_dim: Whole,
+        padding_idx: Whole | None = None,
+        *,
+        offset: Whole = 0,
+        padding_from: Literal["ids", "mask"] = "ids",
+        initializer: Initializer = normal_,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, initializer=initializer, device=device, dtype=dtype
+        )
+        self.padding_from = padding_from
+        self.offset = whole("the offset", offset, 0)
+        if self.offset >= self.num_embeddings:
+            raise ShapeError(
+                f"the offset is {offset}; a table of {self.num_embeddings:,} rows allows "
+                f"0 to {self.num_embeddings - 1:,}"
+            )
+        if self.padding_idx is not None and self.padding_idx != self.offset - 1:
+            raise ShapeError(
+                f"positions after padding_idx start at the offset {self.padding_idx + 1}; found {offset}"
+            )
+
+    @property
+    def usable_length(self) -> int:
+        """How many positions the table holds: its rows less the offset."""
+        return self.num_embeddings - self.offset
+
+    def position_ids(
+        self,
+        shape: tuple[int, int],
+        start: Start = 0,
+        attention_mask: Tensor | None = None,
+        device: torch.device | None = None,
+    ) -> Tensor:
+        """Rows for B texts of T tokens, as (1, T) where all texts have the same ones, else (B, T).
+
+        The mask counts only where padding is skipped (``padding_idx``); without one, every token is real.
+        ``ShapeError`` if the table is too short; where that depends on the values of a tensor, the lookup's
+        ``TokenIdError`` in compiled code.
+        """
+        if self.padding_idx is not None and attention_mask is not None:
+            ids = positions_from_mask(attention_mask, self.padding_idx, start)
+        else:
+            ids = _counts(shape, start, device) + self.offset
+        if isinstance(start, Tensor) or start + shape[1] > self.usable_length:
+            depends = isinstance(start, Tensor) or (
+                self.padding_idx is not None and attention_mask is not None
+            )
+            self._check_length(ids if depends else None, start, shape[1])
+        return ids
+
+    def _check_length(self, ids: Tensor | None, start: Start, length: int) -> None:
+        """``ids`` are read where the length depends on their values and they can be read for free."""
+        if ids is None:
+            needed = start + length
+        elif torch.compiler.is_compiling() or not ids.is_cpu or not ids.numel():
+            return
+        else:
+            needed = int(ids.max()) + 1 - self.offset
+        if needed > self.usable_length:
+            before = f" ({self.offset} rows stand before the first)" if self.offset else ""
+            raise ShapeError(
+                f"{needed:,} positions are needed and this table of {self.num_embeddings:,} rows holds "
+                f"{self.usable_length:,}{before}; shorten the text"
+            )
+
+
+def checked_start(start: Start, batch: int) -> int | Tensor:
+    """``start`` as a count, or as (B, 1); ``ShapeError`` unless it is one count, or one for each text."""
+    if isinstance(start, Tensor):
+        if start.ndim > 1 or start.numel() not in (1, batch):
+            raise ShapeError(
+                f"start is one count, or one for each of {batch:,} texts; found shape {tuple(start.shape)}"
+            )
+        return check_ids(start, ANY_COUNT, "start").reshape(-1, 1)
+    return start if torch.compiler.is_compiling() else whole("start", start, 0)
+
+
+def checked_mask(attention_mask: Tensor) -> Tensor:
+    """An attention mask (B, T) as booleans, True at tokens; ``ShapeError`` for another shape or type.
+
+    ``TokenIdError`` where its values are checked (see ``tokenspace.nn.ids``) and are not 1 and 0.
+    """
+    if attention_mask.ndim != 2 or attention_mask.dtype not in _WHOLE:
+        raise ShapeError(
+            "an attention mask is (B, T), of booleans or integers, 1 at tokens and 0 at padding; found shape "
+            f"{tuple(attention_mask.shape)}, {attention_mask.dtype} (a mask of numbers to add is (mask == 0))"
+        )
+    if attention_mask.dtype == torch.bool:
+        return attention_mask
+    return check_ids(attention_mask, 2, "attention mask value") == 1
+
+
+def _counts(shape: tuple[int, int], start: Start, device: torch.device | None) -> Tensor:
+    batch, length = shape
+    return checked_start(start, batch) + torch.arange(length, device=device).unsqueeze(0)
+
+
+def _check_layout(layout: str) -> None:
+    if layout not in get_args(Layout):
+        raise ShapeError(f"the layout {layout!r} is unknown; there are {', '.join(get_args(Layout))}")

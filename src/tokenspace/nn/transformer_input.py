@@ -1,0 +1,260 @@
+"""The transformer's input, whole, as a torch module: ids (B, T) to vectors (B, T, D).
+
+    ids -> lookup -> × scale -> + position -> + segment -> + extras -> LayerNorm -> dropout -> projection
+
+Each part after the lookup is there only if the recipe has it: BERT has all but scale and projection, GPT-2
+positions and dropout, LLaMA none. A projection comes last, as in ALBERT and ELECTRA; where the tables that
+are added have the projection's width already, it comes before them, as in OPT-350m.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tokenspace.errors import ShapeError
+from tokenspace.nn import recipes
+from tokenspace.nn.embedding import PaddingOnLoad, TokenEmbedding
+from tokenspace.nn.positional import (
+    LearnedPositionalEmbedding,
+    SinusoidalPositionalEncoding,
+    Start,
+)
+from tokenspace.nn.segment import SegmentEmbedding
+
+Position = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
+
+
+class TransformerInput(nn.Module):
+    """The parts of one recipe, composed; ``extras`` are further tables by name (language, role, modality).
+
+    The parts are children of these names, so the state dict reads ``token.weight``, ``position.weight``,
+    ``segment.weight``, ``extras.language.weight``, ``layer_norm.bias``, ``projection.weight``.
+    ``ShapeError`` if the parts' widths don't fit each other.
+
+    >>> bert = TransformerInput(
+    ...     TokenEmbedding(100, 8, padding_idx=0),
+    ...     position=LearnedPositionalEmbedding(16, 8),
+    ...     segment=SegmentEmbedding(2, 8),
+    ...     layer_norm=torch.nn.LayerNorm(8, eps=1e-12),
+    ...     dropout=torch.nn.Dropout(0.1),
+    ... )
+    >>> segment_ids = torch.tensor([[0, 0, 1], [0, 0, 0]])
+    >>> bert(torch.tensor([[5, 7, 7], [9, 0, 0]]), segment_ids=segment_ids).shape
+    torch.Size([2, 3, 8])
+    """
+
+    def __init__(
+        self,
+        token: TokenEmbedding,
+        position: Position | None = None,
+        segment: SegmentEmbedding | None = None,
+        extras: Mapping[str, SegmentEmbedding] | None = None,
+        layer_norm: nn.LayerNorm | None = None,
+        projection: nn.Linear | None = None,
+        dropout: nn.Dropout | None = None,
+    ) -> None:
+        super().__init__()
+        self.token = token
+        self.position = position
+        self.segment = segment
+        self.extras: Mapping[str, SegmentEmbedding]
+        self.extras = nn.ModuleDict(dict(extras or {}))  # type: ignore[assignment]
+        self.layer_norm = layer_norm
+        self.projection = projection
+        self.dropout = dropout
+        self._projects_first = self._checked_widths()
+
+    @classmethod
+    def from_recipe(
+        cls,
+        name: str,
+        vocab_size: int | None = None,
+        d_model: int | None = None,
+        *,
+        max_positions: int | None = None,
+        padding_idx: int | None = None,
+        freeze_padding: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> TransformerInput:
+        """A new layer of a family ("bert", "original", …) or a named model ("bert-base-uncased").
+
+        A named model brings its own sizes; a family needs ``vocab_size`` and ``d_model``. What is given goes
+        before what the model says: ``max_positions`` counts tokens, without the rows that a family leaves
+        before them. The padding row is zero (the original BERT alone draws it). ``torch.manual_seed`` repeats
+        the draws. ``CheckpointError`` for a name that is neither, ``ShapeError`` for a family without sizes.
+
+        >>> gpt2 = TransformerInput.from_recipe("gpt2", vocab_size=300, d_model=16)
+        >>> list(gpt2.state_dict())
+        ['token.weight', 'position.weight']
+        >>> TransformerInput.from_recipe("bert-base-uncased", device="meta").token
+        TokenEmbedding(30522, 768, padding_idx=0)
+        """
+        parts = recipes.drawn_parts(
+            name, vocab_size, d_model, max_positions, padding_idx, freeze_padding, device=device, dtype=dtype
+        )
+        return cls(**parts)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        folder: str | os.PathLike[str],
+        dtype: torch.dtype | None = None,
+        padding: PaddingOnLoad = "keep",
+    ) -> TransformerInput:
+        """The input layer of a model of a known family: its own numbers, in their own dtype if none is given.
+
+        Only the layer's tensors are read. The padding row is kept as the file has it, or set to zero; the
+        choice also goes for state dicts that are loaded later. Errors as for
+        ``reference.recipes.from_checkpoint``.
+        """
+        return cls(**recipes.checkpoint_parts(folder, dtype, padding))
+
+    def forward(
+        self,
+        ids: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        start: Start = 0,
+        attention_mask: Tensor | None = None,
+        extra_ids: Mapping[str, Tensor] | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> Tensor:
+        """What the transformer's first layer gets, (B, T, D).
+
+        - ids: (B, T)
+        - segment_ids: (B, T), (1, T) or (T,); all 0 if left out
+        - position_ids: (B, T), (1, T) or (T,); counted from ``start`` if left out, see `position_ids`
+        - start: how many tokens were cached before these, one count or one a text (B,)
+        - attention_mask: (B, T), 1 at tokens, 0 at padding; read only where positions skip padding
+        - extra_ids: (B, T), (1, T) or (T,) under the name of each extra table
+        - inputs_embeds: (B, T, table's width) instead of ids: what ``token(ids)`` would be, scaled already
+
+        ``TokenIdError`` for ids that are no rows (``tokenspace.nn.ids`` says what is checked where),
+        ``ShapeError`` for what has another shape, or a text longer than the positions.
+        """
+        if (ids is None) == (inputs_embeds is None):
+            raise ShapeError("give either ids or inputs_embeds, and not both")
+        if ids is not None:
+            if ids.ndim != 2:
+                raise ShapeError(f"ids are (B, T), texts by positions; found shape {tuple(ids.shape)}")
+            x = self.token(ids)
+        else:
+            x = self._checked_embeds(inputs_embeds)
+        shape = (x.shape[0], x.shape[1])
+        extra_ids = self._checked_extras(extra_ids)
+        if self.projection is not None and self._projects_first:
+            x = self.projection(x)
+        if self.position is not None:
+            if position_ids is None:
+                position_ids = self._positions(self.position, ids, shape, start, attention_mask, x.device)
+            x = x + self.position(_per_token(position_ids, shape, "position ids"))
+        elif position_ids is not None:
+            _per_token(position_ids, shape, "position ids")
+        if self.segment is not None:
+            if segment_ids is None:
+                segment_ids = torch.zeros((1, shape[1]), dtype=torch.int64, device=x.device)
+            x = x + self.segment(_per_token(segment_ids, shape, "segment ids"))
+        for name, table in self.extras.items():
+            x = x + table(_per_token(extra_ids[name], shape, f"{name} ids"))
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        if self.dropout is not None:
+            x = self.dropout(x)
+        if self.projection is not None and not self._projects_first:
+            x = self.projection(x)
+        return x
+
+    def position_ids(self, ids: Tensor, start: Start = 0, attention_mask: Tensor | None = None) -> Tensor:
+        """The position id of each token of ids (B, T), ``start`` tokens having come before; (1, T) or (B, T).
+
+        Where positions skip padding, padding is what ``attention_mask`` says or, without one, the ids that
+        equal the token table's ``padding_idx``. ``ShapeError`` if the recipe adds no positions, or its table
+        is too short.
+        """
+        if self.position is None:
+            raise ShapeError("this recipe adds no positions to its tokens")
+        shape = (ids.shape[0], ids.shape[1])
+        return self._positions(self.position, ids, shape, start, attention_mask, ids.device)
+
+    def reset_parameters(self) -> None:
+        """Draw every part anew, each as its recipe says (after ``to_empty``, say)."""
+        for part in (self.token, self.position, self.segment, *self.extras.values(), self.layer_norm):
+            if part is not None and not isinstance(part, SinusoidalPositionalEncoding):
+                part.reset_parameters()
+        if self.projection is not None:
+            self.projection.reset_parameters()
+
+    def _positions(
+        self,
+        position: Position,
+        ids: Tensor | None,
+        shape: tuple[int, int],
+        start: Start,
+        attention_mask: Tensor | None,
+        device: torch.device,
+    ) -> Tensor:
+        if attention_mask is not None and tuple(attention_mask.shape) != shape:
+            raise ShapeError(
+                f"the attention mask must be {shape}, as the ids are; found {tuple(attention_mask.shape)}"
+            )
+        if (
+            attention_mask is None
+            and ids is not None
+            and self.token.padding_idx is not None
+            and isinstance(position, LearnedPositionalEmbedding)
+            and position.padding_idx is not None
+            and position.padding_from == "ids"
+        ):
+            attention_mask = ids != self.token.padding_idx
+        return position.position_ids(shape, start, attention_mask, device)
+
+    def _checked_embeds(self, inputs_embeds: Tensor | None) -> Tensor:
+        width = self.token.embedding_dim
+        if inputs_embeds is None or inputs_embeds.ndim != 3 or inputs_embeds.shape[2] != width:
+            found = None if inputs_embeds is None else tuple(inputs_embeds.shape)
+            raise ShapeError(f"inputs_embeds are (B, T, {width}); found shape {found}")
+        return inputs_embeds
+
+    def _checked_extras(self, extra_ids: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
+        given = {} if extra_ids is None else extra_ids
+        if set(given) != set(self.extras.keys()):
+            raise ShapeError(
+                f"extra_ids must have ids for exactly {sorted(self.extras)}; found {sorted(given)}"
+            )
+        return given
+
+    def _checked_widths(self) -> bool:
+        """Whether the projection comes before the sum; ``ShapeError`` for a part that fits nowhere."""
+        width = self.token.embedding_dim
+        tables: dict[str, Any] = {"position": self.position, "segment": self.segment, **self.extras}
+        widths = {name: table.embedding_dim for name, table in tables.items() if table is not None}
+        if self.layer_norm is not None:
+            widths["layer norm"] = self.layer_norm.normalized_shape[-1]
+        projects_first = False
+        if self.projection is not None:
+            if self.projection.in_features != width:
+                raise ShapeError(
+                    f"the projection takes width {self.projection.in_features:,}, tokens have {width:,}"
+                )
+            output = self.projection.out_features
+            projects_first = output != width and bool(widths) and set(widths.values()) == {output}
+            width = output if projects_first else width
+        for name, found in widths.items():
+            if found != width:
+                raise ShapeError(
+                    f"the {name} has width {found:,} where tokens have {width:,}; make them equal"
+                )
+        return projects_first
+
+
+def _per_token(ids: Tensor, shape: tuple[int, int], what: str) -> Tensor:
+    """``ids`` as they are, if they serve texts of ``shape`` (B, T); those of one text serve every text."""
+    if tuple(ids.shape) not in (shape, (1, shape[1]), (shape[1],)):
+        raise ShapeError(f"{what} must be {shape} or {shape[1:]}; found {tuple(ids.shape)}")
+    return ids
