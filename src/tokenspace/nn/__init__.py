@@ -12,6 +12,7 @@ if importlib.util.find_spec("torch") is None:
 
 from tokenspace.nn import initializers
 from tokenspace.nn.embedding import TokenEmbedding
+from tokenspace.nn.lm_head import LMHead
 from tokenspace.nn.positional import (
     LearnedPositionalEmbedding,
     SinusoidalPositionalEncoding,
@@ -23,6 +24,7 @@ from tokenspace.nn.segment import SegmentEmbedding
 from tokenspace.nn.transformer_input import TransformerInput
 
 __all__ = [
+    "LMHead",
     "LearnedPositionalEmbedding",
     "Projection",
     "SegmentEmbedding",

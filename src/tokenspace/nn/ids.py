@@ -45,7 +45,7 @@ batch 0, position 1 (valid: 0 to 2). Is the tokenizer larger than the table?
         )
     if ids.is_meta or not (ids.is_cpu or synchronize):
         return _indices(ids, what)
-    if torch.compiler.is_compiling() or type(ids) is not Tensor or _is_wrapped(ids):
+    if _is_hidden(ids):
         return _check_ids(ids, rows, what)
     _raise_outside(ids, rows, what)
     return ids if ids.dtype in INDEX_DTYPES else ids.long()
@@ -67,6 +67,64 @@ def _(info: object, in_dims: tuple[int | None, ...], ids: Tensor, rows: int, wha
     return _check_ids(ids, rows, what), in_dims[0]
 
 
+def check_labels(
+    labels: Tensor, rows: int, ignore_index: int = -100, masked: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Labels as int64 rows, and which of them count: (labels, counted), both shaped like ``labels``.
+
+    A label that is ``ignore_index`` doesn't count, and is replaced by a row that can be read.
+    ``TokenIdError`` for any other label outside the table, and for one that is ``masked``: a row that can't
+    be predicted.
+
+    >>> check_labels(torch.tensor([2, -100]), rows=3)
+    (tensor([2, 0]), tensor([ True, False]))
+    """
+    if not isinstance(labels, Tensor):
+        raise TokenIdError(
+            f"labels must be a tensor, found {type(labels).__name__}; torch.tensor(...) makes one"
+        )
+    no_row = -1 if masked is None else masked
+    if not labels.is_cpu:
+        labels = _indices(labels, "label").long()
+    elif _is_hidden(labels):
+        labels = _check_labels(labels, rows, ignore_index, no_row)
+    else:
+        _raise_outside_labels(labels, rows, ignore_index, no_row)
+        labels = labels.long()
+    counted = labels != ignore_index
+    return labels.where(counted, 1 if masked == 0 else 0), counted
+
+
+@torch.library.custom_op("tokenspace::check_labels", mutates_args=())
+def _check_labels(labels: Tensor, rows: int, ignore_index: int, masked: int) -> Tensor:
+    _raise_outside_labels(labels, rows, ignore_index, masked)
+    return labels.to(torch.int64, copy=True)
+
+
+@_check_labels.register_fake
+def _(labels: Tensor, rows: int, ignore_index: int, masked: int) -> Tensor:
+    return torch.empty_like(labels, dtype=torch.int64)
+
+
+@_check_labels.register_vmap
+def _(
+    info: object, in_dims: tuple[int | None, ...], labels: Tensor, rows: int, ignore_index: int, masked: int
+) -> tuple:
+    return _check_labels(labels, rows, ignore_index, masked), in_dims[0]
+
+
+def _raise_outside_labels(labels: Tensor, rows: int, ignore_index: int, masked: int) -> None:
+    _indices(labels, "label")
+    values = labels.detach().long()  # first: 156 of uint8 is not the -100 that it would be compared as
+    counted = values != ignore_index
+    checked_ids(values.where(counted, 0).numpy(), rows, "label")
+    if masked >= 0 and bool((counted & (values == masked)).any()):
+        raise TokenIdError(
+            f"a label is row {masked:,}, the frozen padding row, which the head never predicts; mark such "
+            f"positions with {ignore_index}, which the loss ignores"
+        )
+
+
 def _raise_outside(ids: Tensor, rows: int, what: str) -> None:
     values = ids.detach().cpu()
     if values.dtype == torch.bfloat16:  # numpy has none; no float is an id anyway
@@ -74,9 +132,10 @@ def _raise_outside(ids: Tensor, rows: int, what: str) -> None:
     checked_ids(values.numpy(), rows, what)
 
 
-def _is_wrapped(ids: Tensor) -> bool:
-    """Whether vmap or another transform holds the ids: only an operator sees their values then."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(ids)
+def _is_hidden(ids: Tensor) -> bool:
+    """Whether only an operator sees the ids' values: while compiling, in vmap and grad, in a subclass."""
+    transformed = torch._C._are_functorch_transforms_active()
+    return torch.compiler.is_compiling() or transformed or type(ids) is not Tensor
 
 
 def _indices(ids: Tensor, what: str) -> Tensor:

@@ -1,0 +1,331 @@
+"""The LM head in torch: hidden states become a score for every token.
+
+    logits = cap · tanh(s / cap),   s = logit_scale · (hidden_scale · h Eᵀ + b)
+
+Tied (Press and Wolf 2017), the head has no table: its ``weight`` is the embedding's, looked up at each use.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tokenspace.errors import ShapeError
+from tokenspace.initializers import Real, Whole, real
+from tokenspace.nn.embedding import TokenEmbedding
+from tokenspace.nn.ids import check_labels
+from tokenspace.nn.initializers import Initializer, normal_
+from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss
+
+
+class LMHead(nn.Module):
+    """Scores against the rows of ``embedding``: tied to it for good. `untied` makes a head with its own rows.
+
+    The reference to the embedding is not registered, so the table has one name in a state dict and is counted
+    once in ``parameters()``; and as nothing is copied, nothing unties it: not ``to``, ``to_empty``,
+    ``deepcopy``, pickling, nor ``load_state_dict(assign=True)``. Copy, pickle or compile the model that holds
+    both. A state dict that has the head's own ``weight`` too is loaded if that equals the embedding's, and
+    refused (``RuntimeError``, as torch refuses) if it doesn't.
+
+    ``bias`` adds one number a row, zero at first. ``hidden_scale`` multiplies the hidden states, "rsqrt"
+    being D^-1/2 (T5); ``logit_scale`` the logits (Cohere; Granite divides); ``soft_cap`` bends them into
+    ±soft_cap (Gemma 2: 30). The embedding's input ``scale`` plays no part; its ``freeze_padding`` makes the
+    padding token's logit -Inf. ``ShapeError`` for a scale that is no finite number, or a cap that is not
+    positive.
+
+    >>> embedding = TokenEmbedding(3, 2)
+    >>> head = LMHead(embedding)
+    >>> head.weight is embedding.weight, list(head.parameters())
+    (True, [])
+    >>> with torch.no_grad():
+    ...     _ = embedding.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    ...     print(head(torch.tensor([[2.0, 3.0]])))
+    ...     print(head.loss(torch.tensor([[2.0, 3.0]]), torch.tensor([2])))
+    tensor([[2., 3., 5.]])
+    tensor(0.1698)
+    """
+
+    bias: nn.Parameter | None
+    _tied: tuple[nn.Embedding] | None  # in a tuple, torch registers no submodule
+    _claim: tuple[weakref.ref[Tensor], list[str], str] | None
+    _initializer: Initializer
+
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        *,
+        bias: bool = False,
+        hidden_scale: Real | Literal["rsqrt"] = 1.0,
+        logit_scale: Real = 1.0,
+        soft_cap: Real | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(embedding, nn.Embedding):
+            raise ShapeError(
+                f"a head is tied to a TokenEmbedding or torch.nn.Embedding, found "
+                f"{type(embedding).__name__}; LMHead.untied(rows, width) makes one with a table of its own"
+            )
+        self._tied, self._claim = (embedding,), None
+        embedding.register_load_state_dict_post_hook(self._embedding_was_loaded)
+        self._settle(embedding.weight, bias, hidden_scale, logit_scale, soft_cap)
+
+    @classmethod
+    def untied(
+        cls,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        bias: bool = False,
+        hidden_scale: Real | Literal["rsqrt"] = 1.0,
+        logit_scale: Real = 1.0,
+        soft_cap: Real | None = None,
+        initializer: Initializer = normal_,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> LMHead:
+        """A head with a (V, D) table of its own, drawn by ``initializer``; ``weight`` in its state dict.
+
+        >>> LMHead.untied(10, 4, bias=True)
+        LMHead(10, 4, untied, bias=True)
+        """
+        table = TokenEmbedding(
+            num_embeddings, embedding_dim, initializer=initializer, device=device, dtype=dtype
+        )
+        head = cls.__new__(cls)
+        nn.Module.__init__(head)
+        head._tied = head._claim = None
+        head._initializer = initializer
+        head._parameters["weight"] = cast(
+            nn.Parameter, table.weight
+        )  # register_parameter refuses a name that is a property
+        head._settle(table.weight, bias, hidden_scale, logit_scale, soft_cap)
+        return head
+
+    def _settle(
+        self,
+        weight: Tensor,
+        bias: bool,
+        hidden_scale: Real | Literal["rsqrt"],
+        logit_scale: Real,
+        soft_cap: Real | None,
+    ) -> None:
+        rows, width = weight.shape
+        if isinstance(hidden_scale, str):
+            if hidden_scale != "rsqrt":
+                raise ShapeError(f"hidden_scale must be a number or 'rsqrt'; found {hidden_scale!r}")
+            hidden_scale = width**-0.5
+        self.hidden_scale = real("hidden_scale", hidden_scale)
+        self.logit_scale = real("logit_scale", logit_scale)
+        self.soft_cap = None if soft_cap is None else real("soft_cap", soft_cap, positive=True)
+        zeros = torch.zeros(rows, device=weight.device, dtype=weight.dtype) if bias else None
+        self.register_parameter("bias", None if zeros is None else nn.Parameter(zeros))
+
+    @property
+    def weight(self) -> nn.Parameter:
+        """The (V, D) table: the embedding's, whatever became of it, or an untied head's own."""
+        table = self._parameters["weight"] if self._tied is None else self._tied[0].weight
+        return cast(nn.Parameter, table)
+
+    @property
+    def embedding(self) -> nn.Embedding | None:
+        """What the head is tied to; None if it is untied."""
+        return None if self._tied is None else self._tied[0]
+
+    @property
+    def masked(self) -> int | None:
+        """The row that is never predicted: the padding row of an embedding that keeps it frozen."""
+        if self._tied is None or not getattr(self._tied[0], "freeze_padding", False):
+            return None
+        return self._tied[0].padding_idx
+
+    def reset_parameters(self) -> None:
+        """Zero the bias, and draw an untied head's rows anew; a tied one's are the embedding's to draw."""
+        with torch.no_grad():
+            if self._tied is None:
+                self._initializer(self.weight)
+            if self.bias is not None:
+                self.bias.zero_()
+
+    def add_rows(self, n: Whole, init: Tensor | Callable[[Tensor], object] | None = None) -> range:
+        """Append ``n`` rows, with a bias of 0 where there is one, and return their ids.
+
+        A tied head grows its embedding, which then needs no call of its own; of an untied pair, each grows
+        alone. ``init`` and the rest are as in ``TokenEmbedding.add_rows``.
+
+        >>> embedding = TokenEmbedding(4, 2)
+        >>> head = LMHead(embedding, bias=True)
+        >>> head.add_rows(2), embedding.num_embeddings, head.weight.shape, head.bias.shape
+        (range(4, 6), 6, torch.Size([6, 2]), torch.Size([6]))
+        """
+        grown = self._tied[0] if self._tied else self._as_embedding()
+        if not isinstance(grown, TokenEmbedding):
+            raise ShapeError(f"a {type(grown).__name__} can't grow; tie the head to a TokenEmbedding")
+        new = grown.add_rows(n, init)
+        if self._tied is None:
+            self._parameters["weight"] = cast(nn.Parameter, grown.weight)
+        if self.bias is not None:
+            bias = torch.cat([self.bias.detach(), self.bias.new_zeros(len(new))])
+            self.bias = nn.Parameter(bias, requires_grad=self.bias.requires_grad)
+        return new
+
+    def _as_embedding(self) -> TokenEmbedding:
+        return TokenEmbedding.from_pretrained(
+            self.weight.detach(), freeze=not self.weight.requires_grad, initializer=self._initializer
+        )
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits (\\*axes, V) of hidden states (\\*axes, D); ``ShapeError`` unless they are D wide."""
+        self._check_shapes(hidden)
+        if self.hidden_scale != 1.0:
+            hidden = hidden * self.hidden_scale
+        logits = F.linear(hidden, self.weight, self.bias)
+        if self.logit_scale != 1.0:
+            logits = logits * self.logit_scale
+        if self.soft_cap is not None:
+            logits = self.soft_cap * torch.tanh(logits / self.soft_cap)
+        if self.masked is not None:
+            row = torch.tensor([self.masked], device=logits.device)
+            logits = logits.index_fill(-1, row, float("-inf"))
+        return logits
+
+    def loss(
+        self,
+        hidden: Tensor,
+        labels: Tensor,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        chunked: bool = True,
+    ) -> Tensor:
+        """Mean cross entropy of ``labels`` (\\*axes) for ``hidden`` (\\*axes, D), without its (N, V) logits.
+
+        0, with zero gradients, if every label is ``ignore_index`` (torch gives NaN). Label smoothing spreads
+        over the rows that can be predicted. The chunked form has a backward of its own, first order and once,
+        and refuses ``torch.func``; ``chunked=False`` goes everywhere. ``TokenIdError`` for a label that is
+        neither a row nor ``ignore_index``, or is the masked row; ``ShapeError`` if the axes differ or the
+        smoothing is not in [0, 1).
+        """
+        self._check_shapes(hidden)
+        smoothing = real("label_smoothing", label_smoothing)
+        if not 0.0 <= smoothing < 1.0:
+            raise ShapeError(f"label_smoothing must be at least 0 and under 1; found {label_smoothing!r}")
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
+        labels, counted = check_labels(labels, len(weight), ignore_index, self.masked)
+        if labels.shape != hidden.shape[:-1]:
+            raise ShapeError(
+                f"there is one label per position: {tuple(hidden.shape[:-1])} expected, found "
+                f"{tuple(labels.shape)}"
+            )
+        hidden, labels, counted = (
+            hidden.reshape(-1, hidden.shape[-1]),
+            labels.reshape(-1),
+            counted.reshape(-1),
+        )
+        if self.hidden_scale * self.logit_scale != 1.0:  # N·D products instead of N·V
+            hidden = hidden * (self.hidden_scale * self.logit_scale)
+        if bias is not None and self.logit_scale != 1.0:
+            bias = bias * self.logit_scale
+        kind = hidden.device.type
+        if torch.is_autocast_enabled(kind) and hidden.dtype != torch.float64:
+            lower = torch.get_autocast_dtype(kind)
+            hidden, weight = hidden.to(lower), weight.to(lower)
+            bias = None if bias is None else bias.to(lower)
+        summed = chunked_summed_loss if chunked else summed_loss
+        with torch.autocast(kind, enabled=False):
+            total = summed(
+                hidden, weight, bias, labels, counted, Terms(self.soft_cap, smoothing, self.masked)
+            )
+            return total / counted.sum().clamp(min=1)
+
+    def _check_shapes(self, hidden: Tensor) -> None:
+        rows, width = self.weight.shape
+        if hidden.shape[-1:] != (width,):
+            raise ShapeError(
+                f"this head takes hidden states of width {width:,}; found shape {tuple(hidden.shape)}"
+            )
+        if self.bias is not None and len(self.bias) != rows:
+            raise ShapeError(
+                f"the head's bias has {len(self.bias):,} numbers and its table {rows:,} rows; "
+                "head.add_rows(...) grows a tied embedding and its head together"
+            )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        name = prefix + "weight"
+        found = state_dict.get(name)
+        if self._tied is not None and isinstance(found, Tensor):
+            state_dict = {key: value for key, value in state_dict.items() if key != name}
+            refusal = (
+                f"{name} differs from the embedding that this head is tied to; load an untied model into "
+                "LMHead.untied(...), or leave this key out to keep the embedding's rows"
+            )
+            self._claim = (weakref.ref(found), error_msgs, refusal)
+            self._judge_claim()
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    def _embedding_was_loaded(self, module: nn.Module, incompatible_keys: Any) -> None:
+        """The embedding may be loaded after the head: the claim is then judged by the new rows."""
+        self._judge_claim()
+        self._claim = None
+
+    def _judge_claim(self) -> None:
+        """Refuse the head's own weight in a state dict, or take the refusal back, by the embedding's rows."""
+        if self._claim is None:
+            return
+        reference, errors, refusal = self._claim
+        claimed = reference()
+        if claimed is None:  # of a load that is over
+            return
+        if refusal in errors:
+            errors.remove(refusal)
+        embedding = self._tied[0] if self._tied else None
+        zeroed = getattr(embedding, "padding_on_load", "keep") == "zero"
+        skipped = embedding.padding_idx if embedding is not None and zeroed else None
+        if not _same(claimed.detach(), self.weight.detach(), skipped):
+            errors.append(refusal)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_claim": None}
+
+    def extra_repr(self) -> str:
+        rows, width = self.weight.shape
+        parts = [f"{rows}, {width}", "untied" if self._tied is None else "tied"]
+        if self.bias is not None:
+            parts.append("bias=True")
+        parts += [
+            f"{name}={value:.6g}"
+            for name, value, plain in (
+                ("hidden_scale", self.hidden_scale, 1.0),
+                ("logit_scale", self.logit_scale, 1.0),
+                ("soft_cap", self.soft_cap, None),
+            )
+            if value != plain
+        ]
+        return ", ".join(parts)
+
+
+def _same(claimed: Tensor, weight: Tensor, skipped: int | None) -> bool:
+    """Whether loading one gave the other, but for a row that loading changes; on meta, shapes decide."""
+    if claimed.shape != weight.shape:
+        return False
+    if claimed.is_meta or weight.is_meta:
+        return True
+    loaded = claimed.to(weight.device, weight.dtype)
+    if skipped is not None:
+        loaded, weight = (torch.cat([rows[:skipped], rows[skipped + 1 :]]) for rows in (loaded, weight))
+    return torch.equal(loaded, weight) or torch.allclose(loaded, weight, rtol=0.0, atol=0.0, equal_nan=True)

@@ -1,0 +1,185 @@
+"""Cross entropy of a vocabulary head, a chunk of positions at a time, so that (N, V) logits never exist.
+
+    forward    s = cap · tanh((h Eᵀ + b) / cap)                         (no cap: s = h Eᵀ + b)
+               loss = Σ_n  log Σ_v exp s[n, v] - (1-ε) · s[n, label] - ε · mean_v s[n, v]
+    backward   d_s = softmax(s) - (1-ε) · onehot(label) - ε / V,  × (1 - (s / cap)²)
+               dh = d_s E     dE = Σ d_sᵀ h     db = Σ d_s
+
+Torch's own ``linear_cross_entropy`` does the plain case, and keeps the gradients that it makes in its
+forward. A soft-cap, label smoothing and a row that is masked out take the loop here: its forward keeps no
+numbers, and its backward makes each chunk's scores again (one more matrix product), adding them up in one
+(V, D) gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn import LinearCrossEntropyOptions
+
+from tokenspace.errors import TokenspaceError
+
+CHUNK_NUMBERS = 2**25
+"""Scores in a chunk: 128 MB of float32. Smaller chunks would read the whole table too often."""
+
+
+class Terms(NamedTuple):
+    """What bends the plain loss: ``soft_cap``; ``label_smoothing`` ε; ``masked``, a row no label names."""
+
+    soft_cap: float | None = None
+    label_smoothing: float = 0.0
+    masked: int | None = None
+
+
+def token_losses(scores: Tensor, labels: Tensor, terms: Terms) -> Tensor:
+    """The loss of each position: scores (N, V) before the cap, labels (N,) that are all rows -> (N,) float32.
+
+    >>> token_losses(torch.zeros(2, 4), torch.tensor([0, 3]), Terms())  # ln 4
+    tensor([1.3863, 1.3863])
+    """
+    scores = _bent(scores, terms)
+    spread = _spread(scores, terms) if terms.label_smoothing else 0.0
+    if terms.masked is not None:
+        scores = _without(scores, terms.masked)
+    picked = scores.gather(1, labels[:, None])[:, 0]
+    return scores.logsumexp(1) - (1.0 - terms.label_smoothing) * picked - terms.label_smoothing * spread
+
+
+def summed_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, terms: Terms
+) -> Tensor:
+    """Sum of `token_losses` over the ``counted`` positions: hidden (N, D), weight (V, D), bias (V,)."""
+    losses = token_losses(F.linear(hidden, weight, bias), labels, terms)
+    return torch.where(counted, losses, 0.0).sum()
+
+
+def chunked_summed_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, terms: Terms
+) -> Tensor:
+    """`summed_loss`, its (N, V) numbers made and dropped a chunk at a time; first-order gradients only."""
+    _refuse_transforms(hidden, weight)
+    if terms != Terms():
+        return _ChunkedLoss.apply(hidden, weight, bias, labels, counted, terms)
+    ignored = -1  # no row: labels are rows here, whatever the caller's ignore_index
+    options = LinearCrossEntropyOptions(
+        batch_chunk_size=_chunk(len(hidden), len(weight)),
+        chunking_method=None,
+        allow_retain_graph=torch.compiler.is_compiling(),  # torch would set it, with a warning
+    )
+    # In bfloat16 torch adds the losses up in bfloat16 too, unless it is asked for each.
+    by_position = hidden.dtype == torch.bfloat16
+    loss = F.linear_cross_entropy(
+        hidden,
+        weight,
+        labels.where(counted, ignored),
+        linear_bias=bias,
+        reduction="none" if by_position else "sum",
+        ignore_index=ignored,
+        options=options,
+    )
+    loss = loss.to(torch.promote_types(loss.dtype, torch.float32))
+    return loss.sum() if by_position else loss
+
+
+def _refuse_transforms(hidden: Tensor, weight: Tensor) -> None:
+    """torch's chunked loss answers forward-mode differentiation with a tangent of 0, and others obscurely."""
+    if torch.compiler.is_compiling():
+        return
+    dual = any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in (hidden, weight))
+    if dual or torch._C._are_functorch_transforms_active():
+        raise TokenspaceError(
+            "the chunked loss has a plain backward only; under torch.func or forward-mode differentiation "
+            "call loss(..., chunked=False)"
+        )
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, terms: Terms
+    ) -> Tensor:
+        total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+        for rows in _chunks(len(hidden), len(weight)):
+            total += summed_loss(hidden[rows], weight, bias, labels[rows], counted[rows], terms)
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        hidden, weight, bias, labels, counted, ctx.terms = inputs
+        ctx.save_for_backward(hidden, weight, bias, labels, counted)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, labels, counted = ctx.saved_tensors
+        wide = d_loss.dtype  # float32 at least: sums over positions lose nothing to half precision
+        needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        d_hidden = torch.empty_like(hidden) if needs_hidden else None
+        d_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
+        d_bias = torch.zeros_like(bias, dtype=wide) if needs_bias else None
+        with torch.autocast(hidden.device.type, enabled=False):
+            for rows in _chunks(len(hidden), len(weight)):
+                d_scores = _d_scores(
+                    F.linear(hidden[rows], weight, bias), labels[rows], counted[rows] * d_loss, ctx.terms
+                )
+                if d_hidden is not None:
+                    d_hidden[rows] = d_scores.to(weight.dtype) @ weight
+                if d_weight is not None:
+                    d_weight.addmm_(d_scores.T, hidden[rows].to(wide))
+                if d_bias is not None:
+                    d_bias += d_scores.sum(0)
+        d_weight = None if d_weight is None else d_weight.to(weight.dtype)
+        d_bias = None if d_bias is None else d_bias.to(bias.dtype)
+        return d_hidden, d_weight, d_bias, None, None, None
+
+
+def _d_scores(scores: Tensor, labels: Tensor, d_losses: Tensor, terms: Terms) -> Tensor:
+    """The gradient of `token_losses` before the cap, written over as little as possible."""
+    bent = _bent(scores, terms)
+    slope = None if terms.soft_cap is None else 1.0 - (bent / terms.soft_cap) ** 2
+    masked = terms.masked
+    d_scores = (bent if masked is None else _without(bent, masked)).softmax(1)
+    if terms.label_smoothing:
+        d_scores -= terms.label_smoothing / (d_scores.shape[1] - (masked is not None))
+    d_scores.scatter_add_(
+        1, labels[:, None], d_scores.new_full((len(labels), 1), terms.label_smoothing - 1.0)
+    )
+    d_scores *= d_losses[:, None]
+    if slope is not None:
+        d_scores *= slope
+    if masked is not None:
+        d_scores[:, masked] = 0.0
+    return d_scores
+
+
+def _bent(scores: Tensor, terms: Terms) -> Tensor:
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return scores if terms.soft_cap is None else terms.soft_cap * torch.tanh(scores / terms.soft_cap)
+
+
+def _spread(scores: Tensor, terms: Terms) -> Tensor:
+    """The mean score of the rows that can be predicted."""
+    if terms.masked is None:
+        return scores.mean(1)
+    return (scores.sum(1) - scores[:, terms.masked]) / (scores.shape[1] - 1)
+
+
+def _without(scores: Tensor, row: int) -> Tensor:
+    """``scores`` with -Inf at one row of the table."""
+    at = torch.tensor([row], device=scores.device)
+    return scores.index_fill(1, at, float("-inf"))
+
+
+def _chunk(positions: int, rows: int) -> int:
+    """How many positions are scored at a time."""
+    return max(1, min(positions, CHUNK_NUMBERS // rows))
+
+
+def _chunks(positions: int, rows: int) -> Iterator[slice]:
+    size = _chunk(positions, rows)
+    return (slice(start, start + size) for start in range(0, positions, size))
