@@ -130,6 +130,7 @@ SPECS: dict[str, Spec] = {
     "xlm-roberta": Spec(
         "XLMRobertaForMaskedLM", "roberta.encoder.layer.0", "lm_head.decoder", _ROBERTA, pad=1
     ),
+    "camembert": Spec("CamembertForMaskedLM", "roberta.encoder.layer.0", "lm_head.decoder", _ROBERTA, pad=1),
     "distilbert": Spec(
         "DistilBertForMaskedLM",
         "distilbert.transformer.layer.0",
@@ -302,7 +303,7 @@ def build(name: str, folder: Path) -> SmallModel:
     module = model(model.config_class(**settings)).to(spec.dtype).eval()
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.normal_()
+            parameter.normal_(std=0.3)
         if hasattr(module, "final_logits_bias"):
             module.final_logits_bias.normal_()
     module.save_pretrained(folder)

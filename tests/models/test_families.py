@@ -4,12 +4,16 @@ import math
 import pytest
 import torch
 
-from tokenspace.models.families import FAMILIES, RECIPES, Family, Recipe
+from tokenspace.errors import CheckpointError
+from tokenspace.models.families import FAMILIES, RECIPES, Family, Recipe, find
 
 FREE_OF_SOURCE = {"name", "sources"}
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
+ALL_RECIPES = {id(recipe): recipe for recipe in (*RECIPES.values(), *(family.recipe for family in FAMILIES))}
+
+
+@pytest.mark.parametrize("recipe", ALL_RECIPES.values(), ids=lambda recipe: recipe.name)
 def test_every_number_of_a_recipe_has_a_source(recipe):
     defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
     stated = {name for name in defaults.keys() - FREE_OF_SOURCE if getattr(recipe, name) != defaults[name]}
@@ -19,11 +23,31 @@ def test_every_number_of_a_recipe_has_a_source(recipe):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_names_what_its_recipe_adds(family):
-    assert (family.position is not None) == (family.recipe.positions == "learned")
-    assert (family.segment is not None) == (family.recipe.segments > 0)
-    assert (family.layer_norm is not None) == (family.recipe.layer_norm_eps is not None)
-    assert (family.layer_norm_eps_key is not None) == (family.layer_norm is not None)
-    assert (family.dropout_key is not None) == (family.recipe.dropout > 0)
+    recipe = family.recipe
+    assert recipe.name == family.name
+    if family.position_setting is None:
+        assert (family.position is not None) == (recipe.positions == "learned")
+    assert (recipe.max_positions is not None) == (recipe.positions == "learned")
+    assert (recipe.position_std is not None) == (recipe.positions == "learned")
+    assert (recipe.segment_std is not None) == (recipe.segments > 0)
+    assert family.segment is not None or not recipe.segments
+    assert (family.layer_norm is not None) == (recipe.layer_norm_eps is not None)
+    assert family.layer_norm is not None or family.layer_norm_eps_key is None
+    assert family.dropout_key is not None or not recipe.dropout
+
+
+@pytest.mark.parametrize(
+    ("name", "family"), [("bert", "bert"), ("deberta-v2", "deberta-v3"), ("gemma3_text", "gemma3")]
+)
+def test_a_family_is_found_by_its_name_or_a_model_type(name, family):
+    assert find(name).name == family
+
+
+def test_a_family_that_is_not_known():
+    with pytest.raises(CheckpointError, match=r"'llamma' is not a known family; close names: 'llama'"):
+        find("llamma")
+    with pytest.raises(CheckpointError, match=r"'zzzz' is not a known family; known: bert, roberta"):
+        find("zzzz")
 
 
 def test_no_two_families_claim_one_model_type():

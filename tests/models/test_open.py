@@ -128,8 +128,13 @@ def test_a_config_without_model_type_is_recognised_by_names(tmp_path, numbers):
     assert (opened.family.name, opened.prefix) == ("bert", "bert.")
 
 
+def test_names_that_several_families_share_tell_none(tmp_path, numbers):
+    folder = checkpoint(tmp_path, {"vocab_size": V}, {"model.embed_tokens.weight": numbers(V, D)})
+    assert open_checkpoint(folder).family is None
+
+
 def test_a_model_type_that_is_not_known_is_not_taken_for_another(tmp_path, numbers):
-    config = {"model_type": "gemma", "vocab_size": V}
+    config = {"model_type": "new", "vocab_size": V}
     folder = checkpoint(tmp_path, config, {"model.embed_tokens.weight": numbers(V, D), "x": numbers(D, V)})
     opened = open_checkpoint(folder)
     assert opened.family is None

@@ -40,6 +40,20 @@ def test_gradients_match_finite_differences(rng, numeric_gradient):
         assert gradient == pytest.approx(expected[name], abs=1e-7)
 
 
+def test_without_a_bias_it_is_torchs(rng):
+    weight, x, upstream = (rng.normal(size=s) for s in (5, (2, 5), (2, 5)))
+    ours = LayerNorm.from_weight(weight, eps=1e-5)
+    theirs = torch.nn.LayerNorm(5, 1e-5, bias=False, dtype=torch.float64)
+    theirs.load_state_dict({"weight": torch.tensor(weight)})
+    output = theirs(torch.tensor(x))
+    output.backward(torch.tensor(upstream))
+    assert ours.forward(x) == pytest.approx(output.detach().numpy())
+    ours.backward(upstream)
+    assert list(ours.parameters()) == ["weight"]
+    assert list(ours.gradients()) == ["weight"]
+    assert ours.gradients()["weight"] == pytest.approx(theirs.weight.grad.numpy())
+
+
 def test_each_vector_has_mean_zero_and_variance_one(rng):
     y = LayerNorm(64).forward(rng.normal(5.0, 3.0, (7, 64)).astype(ml_dtypes.bfloat16))
     assert y.dtype == np.float32

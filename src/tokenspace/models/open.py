@@ -172,17 +172,19 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None) -> Tab
 
 
 def _recognised(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> tuple[Family | None, str]:
-    """The family whose names the tensors bear, with their prefix; a model type that is given must agree.
+    """The family of ``config.json``'s model type, if the tensors bear its names, with their prefix.
 
-    Names alone don't do: Gemma's are LLaMA's, yet it scales its rows.
+    Without a model type the names must be one family's alone: Gemma's are LLaMA's, yet it scales its rows.
     """
     kind = config.get("model_type")
-    for family in FAMILIES:
-        if kind is None or kind in family.model_types:
-            for prefix in family.prefixes:
-                if prefix + family.token in tensors:
-                    return family, prefix
-    return None, ""
+    found = [
+        (family, prefix)
+        for family in FAMILIES
+        if kind is None or kind in family.model_types
+        for prefix in family.prefixes
+        if prefix + family.token in tensors
+    ]
+    return found[0] if len({family.name for family, _ in found}) == 1 else (None, "")
 
 
 def _sharded(folder: Path) -> dict[str, TensorInfo]:

@@ -1,8 +1,12 @@
-"""The transformer's input by a recipe: made of a real checkpoint's arrays, or around a plain table."""
+"""The transformer's input by a recipe: made of a real checkpoint's arrays, or around a plain table.
+
+`head_from_checkpoint` makes the other end, from the same files.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +18,9 @@ from tokenspace.models.safetensors import listed, read
 from tokenspace.reference.dropout import Dropout
 from tokenspace.reference.embedding import Embedding
 from tokenspace.reference.layer_norm import LayerNorm
+from tokenspace.reference.lm_head import LMHead
 from tokenspace.reference.positional import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from tokenspace.reference.projection import Projection
 from tokenspace.reference.segment import SegmentEmbedding
 from tokenspace.reference.transformer_input import TransformerInput
 from tokenspace.shapes import Array, Float
@@ -24,34 +30,55 @@ from tokenspace.table import Table
 def from_checkpoint(checkpoint: Checkpoint, rng: Generator | None = None) -> TransformerInput:
     """The input layer of a model of a known family: its own arrays, memory-mapped, in its own dtype.
 
-    ``rng`` draws the dropout of training; without one the layer has none. The padding row stays as it is.
-    ``CheckpointError`` if the family is unknown, or the folder lacks a tensor that the family adds.
+    ``rng`` draws the dropout of training; without one the layer has none. The padding row stays as it is. An
+    encoder-decoder's layer is its encoder's. ``CheckpointError`` if the family is unknown, or the folder
+    lacks a tensor that the family adds.
     """
     if rng is not None:
         checked_rng(rng)
     family = known_family(checkpoint)
-    recipe = family.recipe
-    token = Embedding.from_weight(
-        read(checkpoint.input_embedding),
-        scale="sqrt" if recipe.scaled else None,
-        padding_id=_padding_id(checkpoint),
-    )
-    position = segment = layer_norm = dropout = None
-    # BERT's relative variants keep the table of positions and don't add it.
-    if family.position and checkpoint.setting("position_embedding_type", "absolute") == "absolute":
-        rows = _part(checkpoint, family.position)
-        position = LearnedPositionalEmbedding.from_weight(rows, offset=family.position_offset)
-    if family.segment:
-        segment = SegmentEmbedding.from_weight(_part(checkpoint, family.segment))
-    if family.layer_norm:
-        weight = _part(checkpoint, f"{family.layer_norm}.weight", f"{family.layer_norm}.gamma")
-        bias = _part(checkpoint, f"{family.layer_norm}.bias", f"{family.layer_norm}.beta")
-        layer_norm = LayerNorm.from_weight(
-            weight, bias, _number(checkpoint, family.layer_norm_eps_key, recipe.layer_norm_eps)
-        )
+    token = _token(checkpoint, family)
+    dropout = None
     if rng is not None and family.dropout_key:
-        dropout = Dropout(_number(checkpoint, family.dropout_key, recipe.dropout), rng)
-    return TransformerInput(token, position, segment, layer_norm=layer_norm, dropout=dropout)
+        dropout = Dropout(_number(checkpoint, family.dropout_key, family.recipe.dropout), rng)
+    return TransformerInput(
+        token,
+        _position(checkpoint, family),
+        _segment(checkpoint, family),
+        _extras(checkpoint, family),
+        layer_norm=_layer_norm(checkpoint, family),
+        projection=_projection(checkpoint, family, token),
+        dropout=dropout,
+    )
+
+
+def head_from_checkpoint(checkpoint: Checkpoint, token: Embedding | None = None) -> LMHead:
+    """The head of a model of a known family: tied to ``token`` (the checkpoint's own table if left out), or
+    untied where the files hold a table of its own; with its bias, scales and soft-cap.
+
+    It takes what the last product takes: after BERT's transform, after OPT-350m's projection; in T5 the
+    decoder's output, which the head scales. ``CheckpointError`` if the family is unknown, or the folder holds
+    no head: neither a table for it, nor the word that it is tied, or not its bias.
+    """
+    family = known_family(checkpoint)
+    table = checkpoint.head
+    if table is None and not checkpoint.tied:
+        raise CheckpointError(
+            f"{checkpoint.folder} holds no head: it has no tensor {family.head!r}, and is not tied; "
+            "was it saved without one?"
+        )
+    if table is not None:
+        token = Embedding.from_weight(read(table))
+    elif token is None:
+        token = _token(checkpoint, family)
+    return LMHead(
+        token,
+        bias=_head_bias(checkpoint, family),
+        hidden_scale="rsqrt" if _scales_hidden(checkpoint, family) else 1.0,
+        logit_scale=_number(checkpoint, family.logit_scale_key, family.logit_scale)
+        / _number(checkpoint, family.logit_divisor_key, 1.0),
+        soft_cap=_soft_cap(checkpoint, family),
+    )
 
 
 def known_family(checkpoint: Checkpoint) -> Family:
@@ -114,6 +141,97 @@ def _drawn(
     return draw((rows, width), rng, std=std)
 
 
+def _token(checkpoint: Checkpoint, family: Family) -> Embedding:
+    weight = read(checkpoint.input_embedding)
+    default = family.recipe.scaled
+    found = checkpoint.setting(family.scale_key, default) if family.scale_key else default
+    scale: float | Literal["sqrt"] | None = None
+    if found is True:
+        scale = "sqrt"
+    elif found is not False:
+        scale = _number(checkpoint, family.scale_key, 1.0)
+    return Embedding.from_weight(
+        weight,
+        scale=scale,
+        scale_dtype=weight.dtype if family.scale_in_weights_dtype else None,
+        padding_id=_padding_id(checkpoint),
+    )
+
+
+def _position(checkpoint: Checkpoint, family: Family) -> LearnedPositionalEmbedding | None:
+    if family.position is None:
+        return None
+    if family.position_setting:
+        key, added = family.position_setting
+        if checkpoint.setting(key, added) != added:  # BERT's relative variants keep the table, unused
+            return None
+    offset, padding_id = family.position_offset, None
+    if family.position_padding == "ids":  # real tokens' rows begin after padding's
+        padding_id = _padding_id(checkpoint)
+        offset = 0 if padding_id is None else padding_id + 1
+    elif family.position_padding == "mask":
+        padding_id = offset - 1
+    return LearnedPositionalEmbedding.from_weight(
+        _part(checkpoint, family.position), offset=offset, padding_id=padding_id
+    )
+
+
+def _segment(checkpoint: Checkpoint, family: Family) -> SegmentEmbedding | None:
+    if family.segment is None or not _number(checkpoint, "type_vocab_size", family.recipe.segments):
+        return None
+    return SegmentEmbedding.from_weight(_part(checkpoint, family.segment))
+
+
+def _extras(checkpoint: Checkpoint, family: Family) -> dict[str, SegmentEmbedding]:
+    return {
+        name: SegmentEmbedding.from_weight(_part(checkpoint, tensor), name=name)
+        for name, (tensor, count_key) in (family.extras or {}).items()
+        if checkpoint.find(tensor) or _number(checkpoint, count_key, 1) > 1
+    }
+
+
+def _layer_norm(checkpoint: Checkpoint, family: Family) -> LayerNorm | None:
+    if family.layer_norm is None:
+        return None
+    weight = _part(checkpoint, f"{family.layer_norm}.weight", f"{family.layer_norm}.gamma")
+    bias = None
+    if family.layer_norm_bias or checkpoint.find(f"{family.layer_norm}.bias"):
+        bias = _part(checkpoint, f"{family.layer_norm}.bias", f"{family.layer_norm}.beta")
+    eps = _number(checkpoint, family.layer_norm_eps_key, family.recipe.layer_norm_eps)
+    return LayerNorm.from_weight(weight, bias, eps)
+
+
+def _projection(checkpoint: Checkpoint, family: Family, token: Embedding) -> Projection | None:
+    if family.projection is None:
+        return None
+    width = _number(checkpoint, "hidden_size", token.embedding_dimension)
+    if width == token.embedding_dimension and checkpoint.find(f"{family.projection}.weight") is None:
+        return None
+    bias = _part(checkpoint, f"{family.projection}.bias") if family.projection_bias else None
+    return Projection.from_weight(_part(checkpoint, f"{family.projection}.weight"), bias)
+
+
+def _head_bias(checkpoint: Checkpoint, family: Family) -> Float[Array, " V"] | None:
+    if family.head_bias is None or (family.head_bias_from_zero and checkpoint.find(family.head_bias) is None):
+        return None
+    return _part(checkpoint, family.head_bias).reshape(-1)  # BART's is (1, V)
+
+
+def _scales_hidden(checkpoint: Checkpoint, family: Family) -> bool:
+    for key in family.hidden_scale_keys:
+        found = checkpoint.setting(key)
+        if found is not None:
+            return found is not False
+    return bool(family.hidden_scale_keys)
+
+
+def _soft_cap(checkpoint: Checkpoint, family: Family) -> float | None:
+    key = family.soft_cap_key
+    if key is None or checkpoint.setting(key, family.soft_cap) is None:
+        return None
+    return _number(checkpoint, key, family.soft_cap)
+
+
 def _part(checkpoint: Checkpoint, *names: str) -> Array:
     """The first of these tensors that is there."""
     for name in names:
@@ -131,7 +249,7 @@ def _padding_id(checkpoint: Checkpoint) -> int | None:
     return found if type(found) is int and 0 <= found < checkpoint.input_embedding.shape[0] else None
 
 
-def _number(checkpoint: Checkpoint, key: str | None, default: float | None) -> float:
+def _number(checkpoint: Checkpoint, key: str | None, default: float | int | None) -> float:
     found = checkpoint.setting(key or "", default)
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
         raise CheckpointError(f"{checkpoint.folder / 'config.json'}: {key} must be a number, found {found!r}")

@@ -1,0 +1,109 @@
+"""Each family's layer and head against the model itself, built small and random by transformers."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from tokenspace.models.open import open_checkpoint
+from tokenspace.reference.recipes import from_checkpoint, head_from_checkpoint
+
+FAMILIES = {
+    "bert": "bert",
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "distilbert": "distilbert",
+    "albert": "albert",
+    "electra": "electra",
+    "electra-projected": "electra",
+    "deberta-v3": "deberta-v3",
+    "modernbert": "modernbert",
+    "xlm": "xlm",
+    "xlm-sinusoidal": "xlm",
+    "gpt2": "gpt2",
+    "gptj": "gptj",
+    "gpt_neox": "gpt_neox",
+    "opt": "opt",
+    "opt-projected": "opt",
+    "bloom": "bloom",
+    "t5": "t5",
+    "t5-untied": "t5",
+    "mt5": "mt5",
+    "bart": "bart",
+    "mbart": "mbart",
+    "llama": "llama",
+    "llama-tied": "llama",
+    "mistral": "mistral",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3",
+    "falcon": "falcon",
+    "mpt": "mpt",
+    "phi": "phi",
+    "mamba": "mamba",
+    "granite": "granite",
+    "cohere": "cohere",
+}
+ZEROED_AFTERWARDS = ("xlm", "xlm-sinusoidal", "deberta-v3")  # their bodies set padded positions to zero
+
+
+def layer_input(small, inputs):
+    """Our layer's output for the arguments that transformers takes."""
+    layer = from_checkpoint(open_checkpoint(small.folder))
+    extra_ids = {"language": inputs["langs"].numpy()} if layer.extras else None
+    segment_ids = inputs["token_type_ids"].numpy() if "token_type_ids" in inputs else None
+    return layer.forward(
+        inputs["input_ids"].numpy(),
+        segment_ids=segment_ids,
+        attention_mask=inputs["attention_mask"].numpy(),
+        extra_ids=extra_ids,
+    )
+
+
+@pytest.mark.parametrize("padding", [None, "right", "left"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_hidden_input_is_transformers(small_checkpoint, name, padding):
+    small = small_checkpoint(name)
+    inputs = small.inputs(padding)
+    expected, found = small.hidden_input(**inputs).numpy(), layer_input(small, inputs)
+    assert found.shape == expected.shape
+    assert expected.std() > 0.05
+    if padding and name in ZEROED_AFTERWARDS:
+        is_token = inputs["attention_mask"].numpy() == 1
+        assert not expected[~is_token].any()
+        expected, found = expected[is_token], found[is_token]
+    assert abs(found - expected).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_logits_are_transformers(small_checkpoint, name):
+    small = small_checkpoint(name)
+    hidden, logits = small.hidden_and_logits(**small.inputs())
+    found = head_from_checkpoint(open_checkpoint(small.folder)).forward(hidden.numpy())
+    assert found.shape == tuple(logits.shape)
+    assert abs(found - logits.numpy()).max() <= 1e-6
+
+
+@pytest.mark.parametrize(("name", "family"), FAMILIES.items())
+def test_the_family_is_recognised(small_checkpoint, name, family):
+    assert open_checkpoint(small_checkpoint(name).folder).family.name == family
+
+
+def test_gemma_in_bfloat16_is_bit_equal(small_checkpoint):
+    small = small_checkpoint("gemma-bf16")
+    inputs = small.inputs()
+    layer = from_checkpoint(open_checkpoint(small.folder))
+    assert layer.token.weight.dtype == ml_dtypes.bfloat16
+    assert layer.token.scale == 3.46875 != np.sqrt(12)
+    expected = small.hidden_input(**inputs).view(torch.int16).numpy()
+    found = layer_input(small, inputs).astype(ml_dtypes.bfloat16).view(np.int16)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_head_shares_the_layers_table(small_checkpoint):
+    opened = open_checkpoint(small_checkpoint("gpt2").folder)
+    layer = from_checkpoint(opened)
+    assert head_from_checkpoint(opened, layer.token).embedding is layer.token
