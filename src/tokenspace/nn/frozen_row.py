@@ -64,7 +64,11 @@ def _mask_gradient(row: int, weight: Tensor) -> None:
     gradient = gradient.coalesce()
     others = gradient.indices()[0] != row
     weight.grad = torch.sparse_coo_tensor(
-        gradient.indices()[:, others], gradient.values()[others], gradient.shape, is_coalesced=True
+        gradient.indices()[:, others],
+        gradient.values()[others],
+        gradient.shape,
+        is_coalesced=True,
+        check_invariants=False,
     )
 
 
