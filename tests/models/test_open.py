@@ -238,9 +238,7 @@ def test_what_is_no_checkpoint(tmp_path, numbers):
     with pytest.raises(CheckpointError, match=r"has neither model.safetensors nor"):
         open_checkpoint(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(
-        CheckpointError, match=r"in pytorch_model.bin, a pickle, .* convert it to safetensors"
-    ):
+    with pytest.raises(CheckpointError, match=r"weights-only loader can't open .*pytorch_model\.bin"):
         open_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"junk")
     with pytest.raises(TableFormatError, match=r"too few for a safetensors file"):

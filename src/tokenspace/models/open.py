@@ -2,7 +2,7 @@
 
 The folder holds ``config.json``; ``model.safetensors``, or ``model.safetensors.index.json`` and the files
 that it names; and ``tokenizer.json`` (or the files of ``tokenizer_files``). No model code runs, and no number
-is read before it is used.
+is read before it is used. Where there are no safetensors files, ``pytorch_model.bin`` or its shards do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from tokenspace import tokenizer_files
 from tokenspace.errors import CheckpointError
 from tokenspace.models.families import FAMILIES, Family
+from tokenspace.models.pickled import open_pickle
 from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
 from tokenspace.shapes import Array
 from tokenspace.table import DTYPES as TABLE_DTYPES
@@ -29,6 +30,8 @@ from tokenspace.vocab import Vocab, placeholder
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
+PICKLE_INDEX = "pytorch_model.bin.index.json"
 
 
 class Checkpoint:
@@ -114,7 +117,7 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
     """Open a checkpoint's folder; costs what its headers cost (about a millisecond for 100 tensors).
 
     ``CheckpointError`` if the folder lacks a file, or one contradicts another; ``TableFormatError`` if a
-    safetensors file is damaged.
+    safetensors file is damaged. ``pytorch_model.bin`` is read whole, by torch: ``MissingExtra`` without it.
     """
     folder = Path(folder)
     if not os.path.isdir(folder):
@@ -128,14 +131,14 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
     if os.path.isfile(folder / WEIGHTS):
         return Checkpoint(folder, config, open_file(folder / WEIGHTS).tensors)
     if os.path.isfile(folder / INDEX):
-        return Checkpoint(folder, config, _sharded(folder))
-    pickled = sorted(path.name for path in folder.glob("*.bin"))
-    if pickled:
-        raise CheckpointError(
-            f"{folder} holds its weights in {pickled[0]}, a pickle, which can run code when it is opened; "
-            "convert it to safetensors first"
-        )
-    raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {INDEX}; is the download complete?")
+        return Checkpoint(folder, config, _sharded(folder, INDEX))
+    if os.path.isfile(folder / PICKLE):
+        return Checkpoint(folder, config, open_pickle(folder / PICKLE))
+    if os.path.isfile(folder / PICKLE_INDEX):
+        return Checkpoint(folder, config, _sharded(folder, PICKLE_INDEX))
+    raise CheckpointError(
+        f"{folder} has neither {WEIGHTS} nor {INDEX}, nor {PICKLE}; is the download complete?"
+    )
 
 
 def load_table(folder: str | os.PathLike[str], tensor: str | None = None) -> Table:
@@ -187,25 +190,29 @@ def _recognised(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> tuple
     return found[0] if len({family.name for family, _ in found}) == 1 else (None, "")
 
 
-def _sharded(folder: Path) -> dict[str, TensorInfo]:
-    places = _json_object(folder / INDEX).get("weight_map")
+def _sharded(folder: Path, index: str) -> dict[str, TensorInfo]:
+    places = _json_object(folder / index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
-        raise CheckpointError(f"{folder / INDEX} has no weight_map of tensor names to file names")
+        raise CheckpointError(f"{folder / index} has no weight_map of tensor names to file names")
     shards: dict[str, dict[str, TensorInfo]] = {}
     for shard in sorted(set(places.values())):
         if shard in ("", ".", "..") or any(sign in shard for sign in "/\\\0:"):
             raise CheckpointError(
-                f"{folder / INDEX} names {shard!r}; a shard is a plain file in the same folder"
+                f"{folder / index} names {shard!r}; a shard is a plain file in the same folder"
             )
         if not os.path.isfile(folder / shard):
-            raise CheckpointError(f"{folder} has no {shard}, which {INDEX} names; is the download complete?")
-        shards[shard] = open_file(folder / shard).tensors
+            raise CheckpointError(f"{folder} has no {shard}, which {index} names; is the download complete?")
+        shards[shard] = _tensors(folder / shard)
     for name, shard in places.items():
         if name not in shards[shard]:
             raise CheckpointError(
-                f"{INDEX} says that {shard} holds {name!r}; it holds {listed(shards[shard])}"
+                f"{index} says that {shard} holds {name!r}; it holds {listed(shards[shard])}"
             )
     return {name: shards[shard][name] for name, shard in places.items()}
+
+
+def _tensors(path: Path) -> dict[str, TensorInfo]:
+    return open_pickle(path) if path.suffix == ".bin" else open_file(path).tensors
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -263,8 +270,12 @@ def same_bits(a: TensorInfo, b: TensorInfo) -> bool:
         return False
     if a.start == a.end:
         return True
-    left, right = (
-        np.memmap(tensor.path, np.uint8, "r", tensor.start, (tensor.end - tensor.start,)) for tensor in (a, b)
-    )
+    left, right = (_bytes(tensor) for tensor in (a, b))
     step = 2**26
     return all(np.array_equal(left[i : i + step], right[i : i + step]) for i in range(0, left.size, step))
+
+
+def _bytes(tensor: TensorInfo) -> Array:
+    if tensor.array is not None:
+        return tensor.array.reshape(-1).view(np.uint8)
+    return np.memmap(tensor.path, np.uint8, "r", tensor.start, (tensor.end - tensor.start,))

@@ -58,7 +58,10 @@ PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # several numbers share a b
 
 
 class TensorInfo(NamedTuple):
-    """One tensor of a file: what its bytes mean, and where they are, counted from the file's first byte."""
+    """One tensor of a file: what its bytes mean, and where they are, counted from the file's first byte.
+
+    ``array`` holds the numbers themselves where another format's file can't be mapped by place.
+    """
 
     name: str
     dtype: str
@@ -66,6 +69,7 @@ class TensorInfo(NamedTuple):
     path: Path
     start: int
     end: int
+    array: Array | None = None
 
 
 class SafetensorsFile:
@@ -119,6 +123,8 @@ def read(tensor: TensorInfo) -> Array:
     Numbers keep the file's dtype; BF16 comes as ``ml_dtypes.bfloat16``. A file may place a tensor at any
     byte, so the array need not be aligned.
     """
+    if tensor.array is not None:
+        return tensor.array
     if tensor.dtype in PACKED_BITS:
         raise TableFormatError(
             f"{tensor.path}: tensor {tensor.name!r} holds {tensor.dtype} numbers, packed several to a byte, "

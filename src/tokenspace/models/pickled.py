@@ -1,0 +1,85 @@
+"""``pytorch_model.bin``: a pickle, so it is opened by torch's weights-only loader or not at all.
+
+That loader makes tensors and plain containers alone and refuses whatever else a pickle can ask for, such as
+running code. It needs torch, which safetensors files don't.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+
+from tokenspace.errors import CheckpointError, MissingExtra
+from tokenspace.models.safetensors import DTYPES, TensorInfo
+
+_NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
+_REFUSALS = (  # what reading a damaged or hostile pickle can end in
+    pickle.UnpicklingError,
+    struct.error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+_WITHOUT_NUMPY_TYPE = {"bfloat16": ("int16", ml_dtypes.bfloat16)}
+
+
+def open_pickle(path: Path) -> dict[str, TensorInfo]:
+    """Every tensor of the file by name, its numbers in memory (mapped, where torch wrote a zip file).
+
+    ``MissingExtra`` without torch; ``CheckpointError`` for what the weights-only loader refuses.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra(f"{path}, a pickle that torch's weights-only loader must open,", "torch") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on the file's age
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+    except _REFUSALS as error:
+        raise CheckpointError(
+            f"torch's weights-only loader can't open {path}: {' '.join(str(error).split())[:200]}; "
+            "is the download complete, and the file nothing but tensors?"
+        ) from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} holds a {type(found).__name__}; a checkpoint is a dict of tensors")
+    return {
+        name: _tensor(path, name, tensor)
+        for name, tensor in found.items()
+        if isinstance(name, str) and isinstance(tensor, torch.Tensor)
+    }
+
+
+def _is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _tensor(path: Path, name: str, tensor: Any) -> TensorInfo:
+    import torch
+
+    kind = str(tensor.dtype).removeprefix("torch.")
+    view, dtype = _WITHOUT_NUMPY_TYPE.get(kind, (None, None))
+    try:
+        tensor = tensor.detach().contiguous()
+        array = tensor.numpy() if view is None else tensor.view(getattr(torch, view)).numpy().view(dtype)
+    except (TypeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path}: tensor {name!r} is {kind}, which NumPy can't hold ({error})"
+        ) from None
+    if str(array.dtype) not in _NAMES:
+        raise CheckpointError(f"{path}: tensor {name!r} is {kind}, which no table can be")
+    array.flags.writeable = False
+    return TensorInfo(name, _NAMES[str(array.dtype)], array.shape, path, 0, array.nbytes, array)
