@@ -20,7 +20,7 @@ from tokenspace.initializers import Real, Whole, real
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
 from tokenspace.nn.initializers import Initializer, normal_
-from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss
+from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, without_row
 
 
 class LMHead(nn.Module):
@@ -164,7 +164,7 @@ class LMHead(nn.Module):
         """
         grown = self._tied[0] if self._tied else self._as_embedding()
         if not isinstance(grown, TokenEmbedding):
-            raise ShapeError(f"a {type(grown).__name__} can't grow; tie the head to a TokenEmbedding")
+            raise ShapeError(f"torch's {type(grown).__name__} can't grow; tie the head to a TokenEmbedding")
         new = grown.add_rows(n, init)
         if self._tied is None:
             self._parameters["weight"] = cast(nn.Parameter, grown.weight)
@@ -189,8 +189,7 @@ class LMHead(nn.Module):
         if self.soft_cap is not None:
             logits = self.soft_cap * torch.tanh(logits / self.soft_cap)
         if self.masked is not None:
-            row = torch.tensor([self.masked], device=logits.device)
-            logits = logits.index_fill(-1, row, float("-inf"))
+            logits = without_row(logits, self.masked)
         return logits
 
     def loss(

@@ -45,7 +45,7 @@ def token_losses(scores: Tensor, labels: Tensor, terms: Terms) -> Tensor:
     scores = _bent(scores, terms)
     spread = _spread(scores, terms) if terms.label_smoothing else 0.0
     if terms.masked is not None:
-        scores = _without(scores, terms.masked)
+        scores = without_row(scores, terms.masked)
     picked = scores.gather(1, labels[:, None])[:, 0]
     return scores.logsumexp(1) - (1.0 - terms.label_smoothing) * picked - terms.label_smoothing * spread
 
@@ -63,6 +63,8 @@ def chunked_summed_loss(
 ) -> Tensor:
     """`summed_loss`, its (N, V) numbers made and dropped a chunk at a time; first-order gradients only."""
     _refuse_transforms(hidden, weight)
+    if not len(hidden):
+        return summed_loss(hidden, weight, bias, labels, counted, terms)
     if terms != Terms():
         return _ChunkedLoss.apply(hidden, weight, bias, labels, counted, terms)
     ignored = -1  # no row: labels are rows here, whatever the caller's ignore_index
@@ -143,7 +145,7 @@ def _d_scores(scores: Tensor, labels: Tensor, d_losses: Tensor, terms: Terms) ->
     bent = _bent(scores, terms)
     slope = None if terms.soft_cap is None else 1.0 - (bent / terms.soft_cap) ** 2
     masked = terms.masked
-    d_scores = (bent if masked is None else _without(bent, masked)).softmax(1)
+    d_scores = (bent if masked is None else without_row(bent, masked)).softmax(1)
     if terms.label_smoothing:
         d_scores -= terms.label_smoothing / (d_scores.shape[1] - (masked is not None))
     d_scores.scatter_add_(
@@ -169,10 +171,9 @@ def _spread(scores: Tensor, terms: Terms) -> Tensor:
     return (scores.sum(1) - scores[:, terms.masked]) / (scores.shape[1] - 1)
 
 
-def _without(scores: Tensor, row: int) -> Tensor:
-    """``scores`` with -Inf at one row of the table."""
-    at = torch.tensor([row], device=scores.device)
-    return scores.index_fill(1, at, float("-inf"))
+def without_row(scores: Tensor, row: int) -> Tensor:
+    """Scores (\\*axes, V) with -Inf at one row of the table; made on the device, so nothing waits for it."""
+    return scores.masked_fill(torch.arange(scores.shape[-1], device=scores.device) == row, float("-inf"))
 
 
 def _chunk(positions: int, rows: int) -> int:
