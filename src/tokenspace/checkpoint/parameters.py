@@ -13,7 +13,7 @@ from tokenspace.errors import CheckpointError
 from tokenspace.models.open import Checkpoint, same_bits
 from tokenspace.models.safetensors import TensorInfo
 
-_BUFFER_NAMES = (".masked_bias", ".inv_freq")  # constants that older files store
+_BUFFER_NAMES = (".masked_bias", ".inv_freq", "final_logits_bias")  # constants that files store
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def count(checkpoint: Checkpoint) -> CheckpointParameters:
         if name not in copies and name not in buffers
     }
     bias = checkpoint.find(checkpoint.family.head_bias) if checkpoint.family else None
-    head = sum(counted[tensor.name] for tensor in (checkpoint.head, bias) if tensor)
+    head = sum(counted.get(tensor.name, 0) for tensor in (checkpoint.head, bias) if tensor)
     if not sum(counted.values()):
         raise CheckpointError(
             f"{checkpoint.folder} holds no parameters: {table.name!r} is {list(table.shape)}"

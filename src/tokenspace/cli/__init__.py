@@ -16,6 +16,7 @@ from tokenspace.cli.convert import convert
 from tokenspace.cli.embed import embed
 from tokenspace.cli.evaluate import evaluate
 from tokenspace.cli.heatmap import heatmap
+from tokenspace.cli.inspect import inspect
 from tokenspace.cli.neighbors import neighbors
 from tokenspace.cli.norms import norms
 from tokenspace.cli.params import params
@@ -81,5 +82,17 @@ def main(debug: bool) -> None:
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
 
 
-for _verb in (embed, neighbors, analogy, similarity, evaluate, heatmap, norms, params, train, convert):
+for _verb in (
+    embed,
+    neighbors,
+    analogy,
+    similarity,
+    evaluate,
+    heatmap,
+    norms,
+    params,
+    inspect,
+    train,
+    convert,
+):
     main.add_command(_verb)

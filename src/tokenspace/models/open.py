@@ -227,24 +227,35 @@ def _json_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def _vocabulary(folder: Path, rows: int) -> tuple[Vocab, Tokenizer | None]:
-    """The tokens of all ``rows`` rows, and the tokenizer if there is one."""
-    tokenizer = None
+def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
+    """The tokens that the folder's tokenizer files name, by id, and the tokenizer if there is one.
+
+    ``CheckpointError`` if the folder has no such file.
+    """
     if any(os.path.isfile(folder / name) for name in (tokenizer_files.JSON, tokenizer_files.MERGES)):
         tokenizer = Tokenizer.load(folder)
-        vocab = tokenizer.vocab
-    elif os.path.isfile(folder / tokenizer_files.VOCAB_TXT):
-        tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
-        vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
-        with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
-            tokenizer = Tokenizer.load(folder)
-    else:
+        return tokenizer.vocab, tokenizer
+    if not os.path.isfile(folder / tokenizer_files.VOCAB_TXT):
         raise CheckpointError(
             f"{folder} has neither tokenizer.json nor vocab.txt (nor vocab.json and merges.txt) to name the "
             "table's rows"
         )
-    outside = [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i)]
-    if outside:
+    tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
+    vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
+    with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
+        return vocab, Tokenizer.load(folder)
+    return vocab, None
+
+
+def without_row(vocab: Vocab, rows: int) -> list[int]:
+    """The ids of ``vocab`` that a table of ``rows`` rows lacks; a hole in the ids is none."""
+    return [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i)]
+
+
+def _vocabulary(folder: Path, rows: int) -> tuple[Vocab, Tokenizer | None]:
+    """The tokens of all ``rows`` rows, and the tokenizer if there is one."""
+    vocab, tokenizer = vocabulary(folder)
+    if outside := without_row(vocab, rows):
         raise CheckpointError(
             f"{folder}: {len(outside):,} of the tokenizer's ids have no row in the table of {rows:,}; the "
             f"first is {outside[0]:,}, token {vocab[outside[0]]!r} (valid: 0 to {rows - 1:,}); "

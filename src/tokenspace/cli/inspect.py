@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokenspace.cli.console import echo_json, json_option, shown
+
+if TYPE_CHECKING:
+    from tokenspace.checkpoint import Audit
+
+_TIED = {True: "tied", False: "untied", None: "not known"}
+_FLAG = {True: "tied", False: "untied", None: "nothing"}
+
+
+@click.command()
+@click.argument("checkpoint")
+@json_option
+@click.pass_context
+def inspect(ctx: click.Context, checkpoint: str, as_json: bool) -> None:
+    """What a model's files hold around its vocabulary, and what is wrong there.
+
+    CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin). The status is 1 if
+    a token id has no row in the table.
+    """
+    from tokenspace.checkpoint import audit
+    from tokenspace.models import open_checkpoint
+
+    found = audit(open_checkpoint(checkpoint))
+    if as_json:
+        echo_json(_facts(found))
+    else:
+        click.echo("\n".join(_lines(checkpoint, found)))
+    if found.failed:
+        ctx.exit(1)
+
+
+def _facts(found: Audit) -> dict[str, Any]:
+    counted = found.parameters
+    return {
+        "family": found.family,
+        "tensors": [tensor._asdict() for tensor in found.tensors],
+        "tied": found.tied,
+        "parameters": {
+            "embedding": counted.embedding if counted else None,
+            "total": counted.total if counted else None,
+            "fraction": counted.fraction if counted else None,
+        },
+        "findings": [finding._asdict() for finding in found.findings],
+        "tying": found.tying._asdict(),
+        "rows": found.rows,
+        "largest_id": found.largest_id,
+    }
+
+
+def _lines(checkpoint: str, found: Audit) -> list[str]:
+    lines = [f"{shown(checkpoint)}: {found.family or 'no known family'}", ""]
+    names = [shown(tensor.name) for tensor in found.tensors]
+    width = max(map(len, names), default=0)
+    role = max((len(tensor.role) for tensor in found.tensors), default=0)
+    for tensor, name in zip(found.tensors, names, strict=True):
+        shape = " × ".join(f"{size:,}" for size in tensor.shape)
+        lines.append(
+            f"{tensor.role:{role}}  {name:{width}}  {shape:>16}  {tensor.dtype}  {shown(tensor.shard)}"
+        )
+    tying = found.tying
+    stored = f"{shown(tying.stored)} is stored" if tying.stored else "no head is stored"
+    equal = {True: ", equal to the table", False: ", not equal to the table", None: ""}[tying.equal]
+    lines += ["", f"head      {_TIED[found.tied]}: config.json says {_FLAG[tying.flag]}; {stored}{equal}"]
+    if found.tied and tying.flag is None and tying.stored is None:
+        lines[-1] += ", as is the family's custom"
+    if found.rows is not None:
+        last = "no tokenizer here" if found.largest_id is None else f"largest token id {found.largest_id:,}"
+        lines.append(f"rows      {found.rows:,}; {last}")
+    if counted := found.parameters:
+        share = f"{100 * counted.fraction:.1f} %"
+        lines.append(
+            f"share     {counted.embedding:,} of {counted.total:,} parameters are the embedding ({share})"
+        )
+    lines.append("")
+    for finding in found.findings:
+        lines += [f"{finding.severity:8}  {finding.message} ({finding.code})", f"          → {finding.fix}"]
+    if not found.findings:
+        lines.append("nothing to remark")
+    return lines

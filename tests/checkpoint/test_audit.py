@@ -1,0 +1,210 @@
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer as Inner
+from tokenizers.models import WordLevel
+
+from tokenspace.checkpoint import audit, count
+from tokenspace.models.open import open_checkpoint
+
+V, D = 60, 16  # of the small checkpoints
+
+
+@pytest.fixture
+def changed(small_checkpoint, tmp_path):
+    """A small checkpoint's audit after changes: tensors added or (None) removed, settings, tokens."""
+
+    def change(name, tensors=None, tokens=V, **settings):
+        folder = tmp_path / name
+        shutil.copytree(small_checkpoint(name).folder, folder)
+        held = load_file(folder / "model.safetensors") | (tensors or {})
+        held = {key: tensor for key, tensor in held.items() if tensor is not None}
+        save_file(held, folder / "model.safetensors")
+        config = json.loads((folder / "config.json").read_text()) | settings
+        (folder / "config.json").write_text(json.dumps(config))
+        if tokens:
+            words = {f"w{i}": i for i in range(tokens)}
+            Inner(WordLevel(words, unk_token="w0")).save(str(folder / "tokenizer.json"))
+        return audit(open_checkpoint(folder))
+
+    return change
+
+
+def codes(found):
+    return [(finding.severity, finding.code) for finding in found.findings]
+
+
+def roles(found):
+    return {tensor.name: tensor.role for tensor in found.tensors}
+
+
+def test_a_sound_checkpoint(changed):
+    found = changed("bert")
+    assert found.findings == []
+    assert not found.failed
+    assert (found.family, found.tied, found.rows, found.largest_id) == ("bert", True, V, V - 1)
+    assert found.tying == (True, None, None)
+    assert roles(found) == {
+        "bert.embeddings.word_embeddings.weight": "input",
+        "bert.embeddings.position_embeddings.weight": "position",
+        "bert.embeddings.token_type_embeddings.weight": "segment",
+        "bert.embeddings.LayerNorm.weight": "layer-norm",
+        "bert.embeddings.LayerNorm.bias": "layer-norm",
+        "cls.predictions.bias": "head-bias",
+    }
+    assert found.tensors[0][2:] == ((V, D), "F32", "model.safetensors")
+    assert found.parameters.embedding == V * D
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("llama", {"model.embed_tokens.weight": "input", "lm_head.weight": "head"}),
+        ("t5-untied", {"shared.weight": "input", "lm_head.weight": "head"}),
+        ("gptj", {"lm_head.weight": "head", "lm_head.bias": "head-bias"}),
+        ("xlm", {"transformer.lang_embeddings.weight": "language", "pred_layer.proj.bias": "head-bias"}),
+        ("opt-projected", {"model.decoder.project_in.weight": "projection"}),
+        ("bart", {"final_logits_bias": "head-bias", "model.encoder.embed_positions.weight": "position"}),
+    ],
+)
+def test_each_tensor_has_its_role(changed, name, role):
+    found = changed(name)
+    assert role.items() <= roles(found).items()
+    assert "unknown" not in roles(found).values()
+
+
+def test_an_untied_head_says_so_three_times(changed):
+    found = changed("llama")
+    assert (found.tied, found.tying) == (False, (False, "lm_head.weight", False))
+    assert found.findings == []
+
+
+def test_ids_past_the_table_are_an_error(changed):
+    found = changed("gpt2", tokens=V + 3)
+    assert codes(found) == [("error", "ids-past-rows")]
+    assert found.failed
+    assert "3 of the tokenizer's ids have no row: the first is 60, token w60" in found.findings[0].message
+    assert found.largest_id == V + 2
+
+
+def test_a_padding_id_past_the_table_is_an_error(changed):
+    assert codes(changed("gpt2", pad_token_id=V)) == [("error", "padding-past-rows")]
+
+
+def test_rows_past_the_tokenizer_are_worth_knowing(changed):
+    found = changed("gpt2", tokens=V - 5)
+    assert codes(found) == [("info", "spare-rows")]
+    assert found.findings[0].message.startswith("5 rows past the tokenizer's largest id, 54")
+    assert not found.failed
+
+
+def test_without_a_tokenizer_ids_are_not_checked(changed):
+    found = changed("gpt2", tokens=None)
+    assert codes(found) == [("info", "tokenizer-unknown")]
+    assert found.largest_id is None
+
+
+def test_a_vocab_size_that_is_another(changed):
+    assert codes(changed("gpt2", vocab_size=V + 1)) == [("warning", "vocab-size")]
+
+
+def test_a_flag_that_would_lose_a_head(changed):
+    found = changed("gpt2", {"lm_head.weight": torch.ones(V, D)})
+    assert (found.tied, found.tying) == (False, (True, "lm_head.weight", False))
+    assert codes(found) == [("warning", "tie-flag")]
+
+
+def test_a_head_that_repeats_the_table(changed, small_checkpoint):
+    table = small_checkpoint("gpt2").module.transformer.wte.weight.detach().clone()
+    found = changed("gpt2", {"lm_head.weight": table})
+    assert (found.tied, found.tying) == (True, (True, "lm_head.weight", True))
+    assert codes(found) == [("info", "head-copy")]
+
+
+def test_a_model_without_head(changed):
+    found = changed("llama", {"lm_head.weight": None})
+    assert (found.tied, codes(found)) == (False, [("info", "no-head")])
+
+
+def test_a_head_and_a_bias_of_other_lengths(changed):
+    found = changed("gptj", {"lm_head.weight": torch.ones(V + 2, D)})
+    assert codes(found) == [("warning", "head-rows"), ("warning", "head-bias-rows")]
+
+
+def test_a_second_copy_and_an_unknown_tensor_are_shown(changed, small_checkpoint):
+    table = small_checkpoint("t5").module.shared.weight.detach()
+    extra = {"encoder.embed_tokens.weight": table.clone(), "adapter.weight": torch.ones(3, V)}
+    found = changed("t5", extra)
+    assert roles(found)["encoder.embed_tokens.weight"] == "input-copy"
+    assert roles(found)["adapter.weight"] == "unknown"
+    assert codes(found) == [("warning", "role-unknown")]
+
+
+def test_a_family_that_is_not_known_is_told_by_shape(changed):
+    found = changed("gpt2", model_type="new")
+    assert (found.family, found.rows, found.tied) == (None, V, True)
+    assert roles(found) == {"transformer.wte.weight": "input"}
+    assert codes(found) == [("warning", "family-unknown")]
+
+    two = changed("llama", model_type="new")
+    assert (two.rows, two.tied, two.parameters) == (None, None, None)
+    assert roles(two) == {"lm_head.weight": "unknown", "model.embed_tokens.weight": "unknown"}
+    assert codes(two) == [("warning", code) for code in ("family-unknown", "input-unknown", "role-unknown")]
+
+
+def test_quantized_weights_are_shown_and_not_counted(changed):
+    found = changed("gpt2", {"transformer.h.0.mlp.c_fc.qweight": torch.ones(4, 2, dtype=torch.int32)})
+    assert (found.rows, found.parameters) == (V, None)
+    assert codes(found) == [("warning", "not-counted")]
+
+
+ALL = [
+    "bert",
+    "roberta",
+    "camembert",
+    "distilbert",
+    "albert",
+    "electra",
+    "electra-projected",
+    "deberta-v3",
+    "modernbert",
+    "xlm",
+    "gpt2",
+    "gptj",
+    "gpt_neox",
+    "opt",
+    "opt-projected",
+    "bloom",
+    "t5",
+    "t5-untied",
+    "mt5",
+    "bart",
+    "mbart",
+    "llama",
+    "llama-tied",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma",
+    "gemma-bf16",
+    "gemma2",
+    "gemma3",
+    "falcon",
+    "mpt",
+    "phi",
+    "mamba",
+    "granite",
+    "cohere",
+]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_family_counts_as_the_module_that_wrote_it(small_checkpoint, name):
+    small = small_checkpoint(name)
+    found = count(open_checkpoint(small.folder))
+    assert found.total == sum(parameter.numel() for parameter in small.module.parameters())
+    own = small.module.get_output_embeddings().weight is not small.module.get_input_embeddings().weight
+    assert found.tied is not own

@@ -1,0 +1,99 @@
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+from tokenizers import Tokenizer as Inner
+from tokenizers.models import WordLevel
+
+from tokenspace.cli import main
+
+
+@pytest.fixture
+def folder(small_checkpoint, tmp_path):
+    """A small LLaMA with a tokenizer of as many tokens as are asked for."""
+
+    def make(tokens):
+        shutil.copytree(small_checkpoint("llama").folder, tmp_path / "llama")
+        words = {f"w{i}": i for i in range(tokens)}
+        Inner(WordLevel(words, unk_token="w0")).save(str(tmp_path / "llama" / "tokenizer.json"))
+        return str(tmp_path / "llama")
+
+    return make
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["inspect", *arguments])
+
+
+def test_json_has_what_the_design_names(folder):
+    result = run(folder(60), "--json")
+    assert (result.exit_code, result.stderr, result.stdout.count("\n")) == (0, "", 1)
+    answer = json.loads(result.stdout)
+    assert list(answer)[:5] == ["family", "tensors", "tied", "parameters", "findings"]
+    assert (answer["family"], answer["tied"], answer["findings"]) == ("llama", False, [])
+    assert answer["tensors"] == [
+        {"name": name, "role": role, "shape": [60, 16], "dtype": "F32", "shard": "model.safetensors"}
+        for name, role in [("model.embed_tokens.weight", "input"), ("lm_head.weight", "head")]
+    ]
+    parameters = answer["parameters"]
+    assert list(parameters) == ["embedding", "total", "fraction"]
+    assert parameters["fraction"] == 960 / parameters["total"]
+    assert answer["tying"] == {"flag": False, "stored": "lm_head.weight", "equal": False}
+    assert (answer["rows"], answer["largest_id"]) == (60, 59)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_ids_past_the_table_are_status_1(folder, form):
+    result = run(folder(61), *form)
+    assert result.exit_code == 1
+    assert result.stderr == ""
+    if form:
+        (finding,) = json.loads(result.stdout)["findings"]
+        assert list(finding) == ["code", "severity", "message", "fix"]
+        assert (finding["code"], finding["severity"]) == ("ids-past-rows", "error")
+    else:
+        assert "error     1 of the tokenizer's ids have no row: the first is 60, token w60" in result.stdout
+
+
+def test_findings_that_are_no_errors_are_status_0(folder):
+    result = run(folder(58))
+    assert result.exit_code == 0
+    assert "info      2 rows past the tokenizer's largest id, 57" in result.stdout
+
+
+def test_a_sound_model_shows_its_tensors_and_share(folder):
+    lines = run(folder(60)).stdout.splitlines()
+    assert lines[0].endswith("llama: llama")
+    assert lines[2].split() == [
+        "input",
+        "model.embed_tokens.weight",
+        "60",
+        "×",
+        "16",
+        "F32",
+        "model.safetensors",
+    ]
+    assert (
+        "head      untied: config.json says untied; lm_head.weight is stored, not equal to the table" in lines
+    )
+    assert "rows      60; largest token id 59" in lines
+    assert lines[-1] == "nothing to remark"
+
+
+def test_minilm(minilm_folder):
+    shown = run(str(minilm_folder)).stdout
+    assert "share     11,720,448 of 22,713,216 parameters are the embedding (51.6 %)" in shown
+    assert "tied: config.json says nothing; no head is stored, as is the family's custom" in shown
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_what_is_no_checkpoint_is_one_line(tmp_path, form):
+    result = run(str(tmp_path), *form)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has no config.json" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_usage():
+    assert run().exit_code == 2
