@@ -44,6 +44,11 @@ def sinusoidal(
     """
     _check_layout(layout)
     width, base = whole("embedding_dim", embedding_dim, 1), real("base", base, positive=True)
+    return _encoding(positions, width, layout, base, dtype or torch.get_default_dtype())
+
+
+def _encoding(positions: Tensor, width: int, layout: Layout, base: float, dtype: torch.dtype) -> Tensor:
+    """`sinusoidal` of settings that are checked already: torch.compile can't trace the checks."""
     half = width // 2 if layout == "tensor2tensor" else (width + 1) // 2
     exponents = torch.arange(half, dtype=torch.float64, device=positions.device)
     exponents = exponents / max(half - 1, 1) if layout == "tensor2tensor" else exponents * 2 / width
@@ -58,7 +63,7 @@ def sinusoidal(
         if layout == "tensor2tensor" and width % 2:
             parts.append(torch.zeros((*positions.shape, 1), dtype=torch.float64, device=positions.device))
         encoding = torch.cat(parts, dim=-1)
-    return encoding.to(dtype or torch.get_default_dtype())
+    return encoding.to(dtype)
 
 
 def positions_from_mask(attention_mask: Tensor, padding_idx: int, start: Start = 0) -> Tensor:
@@ -118,7 +123,7 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         if self.max_positions is not None:
             return self.rows[check_ids(position_ids, self.max_positions, "position id")]
         position_ids = check_ids(position_ids, ANY_COUNT, "position id")
-        return sinusoidal(position_ids, self.embedding_dim, self.layout, self.base, self.rows.dtype)
+        return _encoding(position_ids, self.embedding_dim, self.layout, self.base, self.rows.dtype)
 
     def position_ids(
         self,
@@ -141,7 +146,7 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
 
     def _compute_rows(self) -> None:
         positions = torch.arange(len(self.rows), device=self.rows.device)
-        self.rows = sinusoidal(positions, self.embedding_dim, self.layout, self.base, self.rows.dtype)
+        self.rows = _encoding(positions, self.embedding_dim, self.layout, self.base, self.rows.dtype)
 
 
 class LearnedPositionalEmbedding(TokenEmbedding):

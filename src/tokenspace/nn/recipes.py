@@ -26,7 +26,7 @@ from tokenspace.nn.projection import Projection
 from tokenspace.nn.segment import SegmentEmbedding
 from tokenspace.reference.recipes import from_checkpoint, known_family
 
-_FAMILY_OF = {"GPT-3": "gpt2"}  # models that transformers has no class for
+_FAMILY_OF = {"GPT-3": "gpt2", "Phi-3": "llama"}  # whose input layers are these; they are no families here
 
 
 def drawn_parts(
@@ -102,7 +102,8 @@ def checkpoint_parts(
     """``TransformerInput``'s arguments with a checkpoint's numbers: those of the NumPy layer, as tensors."""
     checkpoint = open_checkpoint(folder)
     layer = from_checkpoint(checkpoint, np.random.default_rng(0))  # a generator, for the dropout's rate
-    rounded = known_family(checkpoint).scale_in_weights_dtype
+    family = known_family(checkpoint)
+    rounded = family.scale_in_weights_dtype
     token = TokenEmbedding.from_pretrained(
         tensor_of(layer.token.weight, dtype),
         freeze=False,
@@ -113,7 +114,8 @@ def checkpoint_parts(
     )
     if padding == "zero":
         token.zero_padding_row()
-    parts: dict[str, Any] = {"token": token, "position": _position(layer.position, dtype)}
+    padding_from = family.position_padding or "ids"
+    parts: dict[str, Any] = {"token": token, "position": _position(layer.position, padding_from, dtype)}
     if layer.segment is not None:
         parts["segment"] = _segment(layer.segment, "segment", dtype)
     parts["extras"] = {name: _segment(table, name, dtype) for name, table in layer.extras.items()}
@@ -173,6 +175,7 @@ def _draw(recipe: Recipe, std: float | None) -> Initializer:
 
 def _position(
     position: reference.LearnedPositionalEmbedding | reference.SinusoidalPositionalEncoding | None,
+    padding_from: str,
     dtype: torch.dtype | None,
 ) -> nn.Module | None:
     if isinstance(position, reference.LearnedPositionalEmbedding):
@@ -181,6 +184,7 @@ def _position(
             freeze=False,
             padding_idx=position.padding_id,
             offset=position.offset,
+            padding_from=padding_from,
         )
     if position is None:
         return None
