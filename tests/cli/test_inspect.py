@@ -8,6 +8,8 @@ from tokenizers.models import WordLevel
 
 from tokenspace.cli import main
 
+WEIGHTS = "model.safetensors"
+
 
 @pytest.fixture
 def folder(small_checkpoint, tmp_path):
@@ -33,7 +35,7 @@ def test_json_has_what_the_design_names(folder):
     assert list(answer)[:5] == ["family", "tensors", "tied", "parameters", "findings"]
     assert (answer["family"], answer["tied"], answer["findings"]) == ("llama", False, [])
     assert answer["tensors"] == [
-        {"name": name, "role": role, "shape": [60, 16], "dtype": "F32", "shard": "model.safetensors"}
+        {"name": name, "role": role, "shape": [60, 16], "dtype": "F32", "shard": WEIGHTS}
         for name, role in [("model.embed_tokens.weight", "input"), ("lm_head.weight", "head")]
     ]
     parameters = answer["parameters"]
@@ -65,15 +67,7 @@ def test_findings_that_are_no_errors_are_status_0(folder):
 def test_a_sound_model_shows_its_tensors_and_share(folder):
     lines = run(folder(60)).stdout.splitlines()
     assert lines[0].endswith("llama: llama")
-    assert lines[2].split() == [
-        "input",
-        "model.embed_tokens.weight",
-        "60",
-        "×",
-        "16",
-        "F32",
-        "model.safetensors",
-    ]
+    assert lines[2].split() == ["input", "model.embed_tokens.weight", "60", "×", "16", "F32", WEIGHTS]
     assert (
         "head      untied: config.json says untied; lm_head.weight is stored, not equal to the table" in lines
     )
