@@ -11,7 +11,7 @@ from safetensors.torch import load_file, load_model, save_model
 
 from tokenspace import reference
 from tokenspace.errors import ShapeError, TokenIdError
-from tokenspace.nn import TokenEmbedding
+from tokenspace.nn import LMHead, TokenEmbedding
 from tokenspace.nn.initializers import normal_, truncated_normal_, xavier_uniform_
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
@@ -231,6 +231,21 @@ class TestFrozenPaddingRow:
             optimizer.step()
             assert (module.weight[1] == 0.25).all()
         assert (module.weight[[0, 2]] != others[[0, 2]]).all()
+
+    def test_holds_under_our_own_head_whose_loss_never_predicts_it(self):
+        module = self.frozen()
+        head = LMHead(module, bias=True)
+        optimizer = torch.optim.AdamW([*module.parameters(), *head.parameters()], lr=0.1, weight_decay=0.5)
+        ids = torch.tensor([[0, 1, 2, 2]])
+        before = module.weight.detach().clone()
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = head.loss(module(ids), torch.tensor([[2, 3, 0, -100]]))
+            loss.backward()
+            optimizer.step()
+        assert loss.isfinite()
+        assert torch.equal(module.weight[1], before[1])
+        assert (module.weight[[0, 2, 3]] != before[[0, 2, 3]]).all()
 
     @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
     def test_holds_through_a_hundred_steps_under_a_tied_head(self, make):

@@ -81,6 +81,8 @@ def _watch_optimizers() -> None:
 
 @torch.no_grad()
 def _keep(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    if not len(_FROZEN):
+        return
     own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     held = [(weight, row, weight[row].clone()) for weight, row in list(_FROZEN.items()) if id(weight) in own]
     if held:
