@@ -78,6 +78,26 @@ def test_hidden_input_is_transformers(small_checkpoint, name, padding):
     assert abs(found - expected).max() <= 1e-6
 
 
+@pytest.mark.parametrize("told_by", ["ids", "mask"])
+@pytest.mark.parametrize("name", ["roberta", "opt", "opt-projected", "bert", "gpt2"])
+def test_padding_is_told_as_transformers_tells_it(small_checkpoint, name, told_by):
+    """Padding ids that the mask takes for tokens, and tokens that it takes for padding."""
+    small = small_checkpoint(name)
+    padded, whole = small.inputs("left"), small.inputs()
+    other = {"ids": (padded, whole), "mask": (whole, padded)}[told_by]
+    inputs = whole | {"input_ids": other[0]["input_ids"], "attention_mask": other[1]["attention_mask"]}
+    expected = small.hidden_input(**inputs).numpy()
+    assert abs(layer_input(small, inputs) - expected).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["roberta", "opt"])
+def test_padding_ids_without_a_mask(small_checkpoint, name):
+    small = small_checkpoint(name)
+    ids = small.inputs("left")["input_ids"]
+    found = from_checkpoint(open_checkpoint(small.folder)).forward(ids.numpy())
+    assert abs(found - small.hidden_input(input_ids=ids).numpy()).max() <= 1e-6
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_logits_are_transformers(small_checkpoint, name):
     small = small_checkpoint(name)

@@ -21,6 +21,7 @@ from tokenspace.reference.upstream import checked_gradient
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 
 Layout = Literal["paper", "tensor2tensor", "halves"]
+PaddingFrom = Literal["ids", "mask"]
 ANY_COUNT = np.iinfo(np.int64).max
 """What bounds an id where no table does."""
 
@@ -183,7 +184,9 @@ class LearnedPositionalEmbedding(Embedding):
 
     ``offset`` rows stand before the first position's: with ``offset=2`` (RoBERTa, BART, OPT) 514 rows hold
     512 positions. With ``padding_id``, positions count real tokens only and padding reads that row, which
-    gets no gradient (RoBERTa, OPT: ``offset=2, padding_id=1``).
+    gets no gradient (RoBERTa, OPT: ``offset=2, padding_id=1``). `TransformerInput` tells padding by
+    ``padding_from``: the token "ids" alone (RoBERTa), the attention "mask" alone (OPT), or None: the mask if
+    there is one, else the ids.
 
     >>> roberta = LearnedPositionalEmbedding(514, 8, np.random.default_rng(0), offset=2, padding_id=1)
     >>> roberta.usable_length
@@ -207,18 +210,26 @@ class LearnedPositionalEmbedding(Embedding):
         *,
         offset: Whole = 0,
         padding_id: Whole | None = None,
+        padding_from: Any = None,
     ):
         self._hold(normal((rows, embedding_dimension), rng, padding_id=padding_id), padding_id=padding_id)
         self._set_offset(offset)
+        self._set_padding_from(padding_from)
 
     @classmethod
     def from_weight(  # type: ignore[override]
-        cls, weight: ArrayLike, *, offset: Whole = 0, padding_id: Whole | None = None
+        cls,
+        weight: ArrayLike,
+        *,
+        offset: Whole = 0,
+        padding_id: Whole | None = None,
+        padding_from: Any = None,
     ) -> LearnedPositionalEmbedding:
         """Hold an existing (rows, D) table, uncopied."""
         self = cls.__new__(cls)
         self._hold(weight, padding_id=padding_id)
         self._set_offset(offset)
+        self._set_padding_from(padding_from)
         return self
 
     def _set_offset(self, offset: Whole) -> None:
@@ -233,6 +244,11 @@ class LearnedPositionalEmbedding(Embedding):
                 f"positions after padding_id start at the offset {self.padding_id + 1}; found {offset}"
             )
         self.offset = offset
+
+    def _set_padding_from(self, padding_from: Any) -> None:
+        if padding_from is not None and padding_from not in get_args(PaddingFrom):
+            raise ShapeError(f"padding_from must be 'ids', 'mask' or None; found {padding_from!r}")
+        self.padding_from = padding_from
 
     @property
     def usable_length(self) -> int:

@@ -172,7 +172,10 @@ def _position(checkpoint: Checkpoint, family: Family) -> LearnedPositionalEmbedd
     elif family.position_padding == "mask":
         padding_id = offset - 1
     return LearnedPositionalEmbedding.from_weight(
-        _part(checkpoint, family.position), offset=offset, padding_id=padding_id
+        _part(checkpoint, family.position),
+        offset=offset,
+        padding_id=padding_id,
+        padding_from=family.position_padding,
     )
 
 

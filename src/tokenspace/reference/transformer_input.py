@@ -178,18 +178,24 @@ class TransformerInput:
     ) -> Int[Array, "B T"]:
         """The position id of each token of ids (B, T), ``start`` tokens having come before.
 
-        Where positions skip padding, padding is what ``attention_mask`` says or, without one, the ids that
-        equal the token table's ``padding_id``. ``ShapeError`` if the recipe adds no positions, or its table
-        is too short.
+        Where positions skip padding, the table's ``padding_from`` says what tells it: ``attention_mask``, or
+        the ids that equal the token table's ``padding_id``. ``ShapeError`` if the recipe adds no positions,
+        or its table is too short.
         """
         if self.position is None:
             raise ShapeError("this recipe adds no positions to its tokens")
         token_ids = self._batch(ids)
-        if attention_mask is not None:
-            attention_mask = _mask(attention_mask, token_ids)
-        elif self.token.padding_id is not None:
-            attention_mask = token_ids != self.token.padding_id
-        return self.position.position_ids(token_ids.shape, start, attention_mask)
+        mask = None if attention_mask is None else _mask(attention_mask, token_ids)
+        if isinstance(self.position, LearnedPositionalEmbedding):
+            mask = self._told_padding(self.position, token_ids, mask)
+        return self.position.position_ids(token_ids.shape, start, mask)
+
+    def _told_padding(
+        self, position: LearnedPositionalEmbedding, token_ids: np.ndarray, mask: np.ndarray | None
+    ) -> np.ndarray | None:
+        if position.padding_from == "mask" or (position.padding_from is None and mask is not None):
+            return mask
+        return None if self.token.padding_id is None else token_ids != self.token.padding_id
 
     def zero_gradient(self) -> None:
         """Forget every part's gradients."""
