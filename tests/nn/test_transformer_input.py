@@ -201,6 +201,11 @@ class TestRefuses:
         with pytest.raises(ShapeError, match="the projection takes width 5, tokens have 4"):
             TransformerInput(token, projection=Projection(5, 6))
 
+    @pytest.mark.parametrize("name", ["llama", "gpt2", "roberta"])
+    def test_a_mask_of_another_shape(self, name):
+        with pytest.raises(ShapeError, match="the attention mask must be"):
+            pair(name)[0](torch.tensor([[1, 2]]), attention_mask=torch.ones(1, 1, 2, 2))
+
     def test_positions_where_there_are_none(self):
         with pytest.raises(ShapeError, match="adds no positions"):
             pair("llama")[0].position_ids(torch.tensor([[1]]))
@@ -316,6 +321,11 @@ class TestFromRecipe:
         layer = TransformerInput.from_recipe("gpt2", 300, 16, max_positions=20)
         assert layer.token.weight.shape == (300, 16)
         assert layer.position.usable_length == 20
+
+    def test_sinusoidal_rows_are_kept_if_their_number_is_given(self):
+        original = TransformerInput.from_recipe("original", 300, 16, max_positions=20)
+        assert original.position.max_positions == 20
+        assert TransformerInput.from_recipe("original", 300, 16).position.max_positions is None
 
     def test_roberta_s_offset_comes_on_top(self):
         layer = TransformerInput.from_recipe("roberta", 300, 16)

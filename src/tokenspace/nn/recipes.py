@@ -66,7 +66,7 @@ def drawn_parts(
     sum_width = width if projected and model and model.architecture.positions_in_body else table_width
     position: nn.Module | None = None
     if recipe.positions == "sinusoidal":
-        position = SinusoidalPositionalEncoding(sum_width, **factory)
+        position = SinusoidalPositionalEncoding(sum_width, max_positions=max_positions, **factory)
     elif recipe.positions == "learned":
         offset = family.position_offset if family else 0
         known = model.position_rows - offset if model and model.position_rows else recipe.max_positions

@@ -147,6 +147,10 @@ class TransformerInput(nn.Module):
         else:
             x = self._checked_embeds(inputs_embeds)
         shape = (x.shape[0], x.shape[1])
+        if attention_mask is not None and tuple(attention_mask.shape) != shape:
+            raise ShapeError(
+                f"the attention mask must be {shape}, as the ids are; found {tuple(attention_mask.shape)}"
+            )
         extra_ids = self._checked_extras(extra_ids)
         if self.projection is not None and self._projects_first:
             x = self.projection(x)
@@ -199,10 +203,6 @@ class TransformerInput(nn.Module):
         attention_mask: Tensor | None,
         device: torch.device,
     ) -> Tensor:
-        if attention_mask is not None and tuple(attention_mask.shape) != shape:
-            raise ShapeError(
-                f"the attention mask must be {shape}, as the ids are; found {tuple(attention_mask.shape)}"
-            )
         if (
             attention_mask is None
             and ids is not None
