@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from tokenspace.errors import TokenspaceError
 from tokenspace.nn import loss as loss_module
-from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, token_losses
+from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, token_losses, torch_chunked_loss
 from tokenspace.reference.cross_entropy import CrossEntropy
 
 N, D, V = 37, 16, 50
@@ -97,6 +97,26 @@ def test_with_nothing_counted_loss_and_gradients_are_zero(terms, positions, batc
         assert not gradient.any()
 
 
+def test_torchs_own_chunks_are_the_same_loss(batch):
+    """What runs off the CPU."""
+    arguments = batch(torch.float32)
+    found, expected = (
+        torch_chunked_loss(*arguments) / 20,
+        chunked_summed_loss(*arguments, Terms()) / 20,
+    )
+    torch.testing.assert_close(found, expected)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, arguments[:3]), torch.autograd.grad(expected, arguments[:3]), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    rounded = [part.bfloat16() for part in arguments[:3]]
+    lower = torch_chunked_loss(*rounded, *arguments[3:])
+    assert lower.dtype == torch.float32
+    torch.testing.assert_close(
+        lower, chunked_summed_loss(*rounded, *arguments[3:], Terms()), rtol=1e-3, atol=0.0
+    )
+
+
 @pytest.mark.parametrize("terms", [Terms(), Terms(5.0, 0.1)], ids=str)
 def test_half_precision_sums_in_float32(terms, batch):
     exact = batch(torch.float64)
@@ -112,9 +132,10 @@ def test_half_precision_sums_in_float32(terms, batch):
         torch.testing.assert_close(ours.double(), theirs, rtol=2e-2, atol=5e-2)
 
 
-def test_our_own_loop_may_be_walked_back_twice(batch):
+@every_term
+def test_it_may_be_walked_back_twice(terms, batch):
     arguments = batch(torch.float32)
-    loss = chunked_summed_loss(*arguments, Terms(5.0))
+    loss = chunked_summed_loss(*arguments, terms)
     once, twice = (torch.autograd.grad(loss, arguments[:3], retain_graph=True) for _ in range(2))
     for first, second in zip(once, twice, strict=True):
         assert torch.equal(first, second)

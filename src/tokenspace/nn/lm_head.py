@@ -203,8 +203,8 @@ class LMHead(nn.Module):
         """Mean cross entropy of ``labels`` (\\*axes) for ``hidden`` (\\*axes, D), without its (N, V) logits.
 
         0, with zero gradients, if every label is ``ignore_index`` (torch gives NaN). Label smoothing spreads
-        over the rows that can be predicted. The chunked form has a backward of its own, first order and once,
-        and refuses ``torch.func``; ``chunked=False`` goes everywhere. ``TokenIdError`` for a label that is
+        over the rows that can be predicted. The chunked form has a backward of its own, first order only, and
+        refuses ``torch.func``; ``chunked=False`` goes everywhere. ``TokenIdError`` for a label that is
         neither a row nor ``ignore_index``, or is the masked row; ``ShapeError`` if the axes differ or the
         smoothing is not in [0, 1).
         """

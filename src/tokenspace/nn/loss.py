@@ -5,10 +5,10 @@
     backward   d_s = softmax(s) - (1-ε) · onehot(label) - ε / V,  × (1 - (s / cap)²)
                dh = d_s E     dE = Σ d_sᵀ h     db = Σ d_s
 
-Torch's own ``linear_cross_entropy`` does the plain case, and keeps the gradients that it makes in its
-forward. A soft-cap, label smoothing and a row that is masked out take the loop here: its forward keeps no
-numbers, and its backward makes each chunk's scores again (one more matrix product), adding them up in one
-(V, D) gradient.
+The forward keeps no numbers; the backward makes each chunk's scores again (one matrix product more than the
+naive loss) and adds up one (V, D) gradient. Off the CPU the plain case (no cap, smoothing or masked row) is
+left to torch's own ``linear_cross_entropy``, which was made for GPUs: on a CPU its (V, D) gradient is there
+twice before it reaches ``.grad`` (benchmarks/lm_head_loss.py).
 """
 
 from __future__ import annotations
@@ -65,8 +65,15 @@ def chunked_summed_loss(
     _refuse_transforms(hidden, weight)
     if not len(hidden):
         return summed_loss(hidden, weight, bias, labels, counted, terms)
-    if terms != Terms():
-        return _ChunkedLoss.apply(hidden, weight, bias, labels, counted, terms)
+    if terms == Terms() and not hidden.is_cpu:
+        return torch_chunked_loss(hidden, weight, bias, labels, counted)
+    return _ChunkedLoss.apply(hidden, weight, bias, labels, counted, terms)
+
+
+def torch_chunked_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor
+) -> Tensor:
+    """`summed_loss` without terms, through ``torch.nn.functional.linear_cross_entropy``."""
     ignored = -1  # no row: labels are rows here, whatever the caller's ignore_index
     options = LinearCrossEntropyOptions(
         batch_chunk_size=_chunk(len(hidden), len(weight)),
@@ -135,25 +142,27 @@ class _ChunkedLoss(torch.autograd.Function):
                     d_weight.addmm_(d_scores.T, hidden[rows].to(wide))
                 if d_bias is not None:
                     d_bias += d_scores.sum(0)
+                del d_scores  # before the next chunk's are made
         d_weight = None if d_weight is None else d_weight.to(weight.dtype)
         d_bias = None if d_bias is None else d_bias.to(bias.dtype)
         return d_hidden, d_weight, d_bias, None, None, None
 
 
 def _d_scores(scores: Tensor, labels: Tensor, d_losses: Tensor, terms: Terms) -> Tensor:
-    """The gradient of `token_losses` before the cap, written over as little as possible."""
-    bent = _bent(scores, terms)
-    slope = None if terms.soft_cap is None else 1.0 - (bent / terms.soft_cap) ** 2
-    masked = terms.masked
-    d_scores = (bent if masked is None else without_row(bent, masked)).softmax(1)
-    if terms.label_smoothing:
-        d_scores -= terms.label_smoothing / (d_scores.shape[1] - (masked is not None))
-    d_scores.scatter_add_(
-        1, labels[:, None], d_scores.new_full((len(labels), 1), terms.label_smoothing - 1.0)
-    )
-    d_scores *= d_losses[:, None]
+    """The gradient of `token_losses` before the cap, written over the scores (N, V) themselves."""
+    d_scores = _bent(scores, terms)
+    slope = None if terms.soft_cap is None else 1.0 - (d_scores / terms.soft_cap) ** 2
+    masked, smoothing = terms.masked, terms.label_smoothing
+    if masked is not None:
+        d_scores[:, masked] = float("-inf")
+    d_scores.sub_(d_scores.amax(1, keepdim=True)).exp_()
+    d_scores.div_(d_scores.sum(1, keepdim=True))
+    if smoothing:
+        d_scores.sub_(smoothing / (d_scores.shape[1] - (masked is not None)))
+    at_label = d_scores.new_full((len(labels), 1), smoothing - 1.0)
+    d_scores.scatter_add_(1, labels[:, None], at_label).mul_(d_losses[:, None])
     if slope is not None:
-        d_scores *= slope
+        d_scores.mul_(slope)
     if masked is not None:
         d_scores[:, masked] = 0.0
     return d_scores
