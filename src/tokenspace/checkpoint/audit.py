@@ -126,7 +126,7 @@ def _roles(checkpoint: Checkpoint, table: TensorInfo | None, copies: dict[str, s
         named = [
             (family.position, "position"),
             (family.segment, "segment"),
-            *((tensor, role) for role, (tensor, _) in (family.extras or {}).items()),
+            *((extra.tensor, role) for role, extra in (family.extras or {}).items()),
             *((f"{norm}.{part}", "layer-norm") for part in ("weight", "bias", "gamma", "beta") if norm),
             *((f"{projection}.{part}", "projection") for part in ("weight", "bias") if projection),
             (family.head, "head"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tokenspace.models.family import Family, Recipe
+from tokenspace.models.family import Extra, Family, Recipe
 
 _BERT = "google-research/bert modeling.py"
 _TRANSFORMERS = "huggingface/transformers 5.24"
@@ -179,7 +179,7 @@ XLM = Family(
     prefixes=("transformer.", ""),
     token="embeddings.weight",
     position="position_embeddings.weight",  # sinusoidal ones are stored as well
-    extras={"language": ("lang_embeddings.weight", "n_langs")},
+    extras={"language": Extra("lang_embeddings.weight", "n_langs", "use_lang_emb")},
     layer_norm="layer_norm_emb",
     layer_norm_eps_key="layer_norm_eps",
     dropout_key="dropout",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,14 @@ class Recipe:
     segment_std: float | None = None
     truncated: bool = False
     padding_zeroed: bool = False
+
+
+class Extra(NamedTuple):
+    """A further table whose rows are added: there from 2 rows on, unless ``switch_key`` is false."""
+
+    tensor: str
+    count_key: str
+    switch_key: str
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,8 @@ class Family:
     """A setting and its default: positions are added only where ``config.json`` agrees with it."""
 
     segment: str | None = None
-    extras: Mapping[str, tuple[str, str]] | None = None
-    """Further tables by name: the tensor, and the setting that counts its rows; there from 2 rows on."""
+    extras: Mapping[str, Extra] | None = None
+    """Further tables, by name."""
 
     layer_norm: str | None = None
     layer_norm_bias: bool = True

@@ -13,6 +13,7 @@ import numpy as np
 from tokenspace.errors import CheckpointError
 from tokenspace.initializers import Generator, checked_rng, normal, truncated_normal
 from tokenspace.models.families import RECIPES, Family, Recipe
+from tokenspace.models.family import Extra
 from tokenspace.models.open import Checkpoint
 from tokenspace.models.safetensors import listed, read
 from tokenspace.reference.dropout import Dropout
@@ -71,12 +72,16 @@ def head_from_checkpoint(checkpoint: Checkpoint, token: Embedding | None = None)
         token = Embedding.from_weight(read(table))
     elif token is None:
         token = _token(checkpoint, family)
+    divisor = _number(checkpoint, family.logit_divisor_key, 1.0)
+    if divisor == 0:
+        raise CheckpointError(
+            f"{checkpoint.folder / 'config.json'}: {family.logit_divisor_key} must be a number but 0"
+        )
     return LMHead(
         token,
         bias=_head_bias(checkpoint, family),
         hidden_scale="rsqrt" if _scales_hidden(checkpoint, family) else 1.0,
-        logit_scale=_number(checkpoint, family.logit_scale_key, family.logit_scale)
-        / _number(checkpoint, family.logit_divisor_key, 1.0),
+        logit_scale=_number(checkpoint, family.logit_scale_key, family.logit_scale) / divisor,
         soft_cap=_soft_cap(checkpoint, family),
     )
 
@@ -187,10 +192,18 @@ def _segment(checkpoint: Checkpoint, family: Family) -> SegmentEmbedding | None:
 
 def _extras(checkpoint: Checkpoint, family: Family) -> dict[str, SegmentEmbedding]:
     return {
-        name: SegmentEmbedding.from_weight(_part(checkpoint, tensor), name=name)
-        for name, (tensor, count_key) in (family.extras or {}).items()
-        if checkpoint.find(tensor) or _number(checkpoint, count_key, 1) > 1
+        name: SegmentEmbedding.from_weight(_part(checkpoint, extra.tensor), name=name)
+        for name, extra in (family.extras or {}).items()
+        if _adds(checkpoint, extra)
     }
+
+
+def _adds(checkpoint: Checkpoint, extra: Extra) -> bool:
+    stored = checkpoint.find(extra.tensor)
+    rows = stored.shape[0] if stored else 1
+    return checkpoint.setting(extra.switch_key, True) is not False and (
+        _number(checkpoint, extra.count_key, rows) > 1
+    )
 
 
 def _layer_norm(checkpoint: Checkpoint, family: Family) -> LayerNorm | None:
