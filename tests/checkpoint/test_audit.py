@@ -192,6 +192,7 @@ ALL = [
     "gemma-bf16",
     "gemma2",
     "gemma3",
+    "gemma3-images",
     "falcon",
     "mpt",
     "phi",

@@ -261,6 +261,26 @@ SPECS: dict[str, Spec] = {
         "Gemma2ForCausalLM", "model.layers.0", "lm_head", _GEMMA | {"final_logit_softcapping": 5.0}
     ),
     "gemma3": Spec("Gemma3ForCausalLM", "model.layers.0", "lm_head", _GEMMA),
+    "gemma3-images": Spec(
+        "Gemma3ForConditionalGeneration",
+        "model.language_model.layers.0",
+        "lm_head",
+        {
+            "text_config": _GEMMA,
+            "vision_config": {
+                "hidden_size": D,
+                "intermediate_size": 24,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "image_size": 28,
+                "patch_size": 14,
+            },
+            "mm_tokens_per_image": 4,
+            "image_token_index": V,
+            "boi_token_index": V,
+            "eoi_token_index": V,
+        },
+    ),
     "falcon": Spec(
         "FalconForCausalLM",
         "transformer.h.0",

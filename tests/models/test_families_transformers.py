@@ -40,6 +40,7 @@ FAMILIES = {
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3": "gemma3",
+    "gemma3-images": "gemma3",
     "falcon": "falcon",
     "mpt": "mpt",
     "phi": "phi",
@@ -127,3 +128,16 @@ def test_a_head_shares_the_layers_table(small_checkpoint):
     opened = open_checkpoint(small_checkpoint("gpt2").folder)
     layer = from_checkpoint(opened)
     assert head_from_checkpoint(opened, layer.token).embedding is layer.token
+
+
+def test_minilms_input_is_transformers(minilm_folder):
+    import transformers
+
+    module = transformers.AutoModel.from_pretrained(minilm_folder).eval()
+    ids = np.array([[101, 1996, 4937, 2938, 102], [101, 3899, 102, 0, 0]])
+    segments = np.array([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
+    with torch.no_grad():
+        expected = module.embeddings(torch.tensor(ids), token_type_ids=torch.tensor(segments)).numpy()
+    layer = from_checkpoint(open_checkpoint(minilm_folder))
+    found = layer.forward(ids, segment_ids=segments, attention_mask=(ids != 0).astype(int))
+    assert abs(found - expected).max() <= 1e-6
