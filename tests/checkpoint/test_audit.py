@@ -111,6 +111,16 @@ def test_a_vocab_size_that_is_another(changed):
     assert codes(changed("gpt2", vocab_size=V + 1)) == [("warning", "vocab-size")]
 
 
+def test_a_vocab_size_that_is_no_number(changed):
+    assert codes(changed("gpt2", vocab_size=[V])) == [("warning", "vocab-size")]
+
+
+def test_a_damaged_tokenizer_is_a_doubt_of_its_own(small_checkpoint, tmp_path):
+    shutil.copytree(small_checkpoint("gpt2").folder, tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_text("{")
+    assert codes(audit(open_checkpoint(tmp_path / "model"))) == [("info", "tokenizer-unknown")]
+
+
 def test_a_flag_that_would_lose_a_head(changed):
     found = changed("gpt2", {"lm_head.weight": torch.ones(V, D)})
     assert (found.tied, found.tying) == (False, (True, "lm_head.weight", False))

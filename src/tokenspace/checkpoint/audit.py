@@ -135,7 +135,8 @@ def _roles(checkpoint: Checkpoint, table: TensorInfo | None, copies: dict[str, s
         for name, role in named:
             if found := checkpoint.find(name):
                 roles.setdefault(found.name, role)
-    sizes = {checkpoint.setting("vocab_size"), table.shape[0] if table is not None else None} - {None}
+    said = checkpoint.setting("vocab_size")
+    sizes = {size for size in (said, table.shape[0] if table is not None else None) if type(size) is int}
     for name, tensor in checkpoint.tensors.items():
         if name not in roles and sizes.intersection(tensor.shape):
             original = copies.get(name)
