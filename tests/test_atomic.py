@@ -50,6 +50,8 @@ def test_permissions_and_links_are_kept(tmp_path):
 def test_places_that_can_not_be_written(tmp_path):
     with pytest.raises(OutputError, match="it is a directory"):
         check_writable(tmp_path)
+    with pytest.raises(OutputError, match="no output was named"):
+        check_writable("")
     with pytest.raises(OutputError, match="there is no directory"):
         check_writable(tmp_path / "missing" / "out")
     (tmp_path / "dangling").symlink_to(tmp_path / "gone" / "out")

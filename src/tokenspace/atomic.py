@@ -43,6 +43,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """``OutputError`` now rather than after an hour's work if a file can't be written at ``path``."""
+    if not os.fspath(path):
+        raise OutputError("no output was named; give a file's name")
     target = Path(path)
     try:
         kind = target.stat().st_mode

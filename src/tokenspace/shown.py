@@ -10,3 +10,13 @@ def shown(token: str) -> str:
     ('king', "'\\\\x1b[31m'", "' a'", "''")
     """
     return token if token and token.isprintable() and token == token.strip() else repr(token)
+
+
+def one_line(message: str) -> str:
+    """``message`` on one line, with what a terminal would obey written as escapes.
+
+    >>> one_line("there is no file \\x1b[31mred\\nhere")
+    'there is no file \\\\x1b[31mred here'
+    """
+    joined = " ".join(message.splitlines())
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in joined)

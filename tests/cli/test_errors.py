@@ -195,6 +195,14 @@ def test_what_is_typed_can_not_drive_the_terminal(tmp_path):
     assert result.err.count("\n") == 1
 
 
+def test_a_file_name_can_not_drive_the_terminal_either(tmp_path):
+    result = run("train", "no\x1b[31msuch\nfile", "-o", "out", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "\x1b" not in result.err
+    assert "no\\x1b[31msuch" in result.err
+    assert result.err.count("\n") == 1
+
+
 def test_a_byte_order_mark_and_any_encoding_of_the_terminal(folder, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     assert run("neighbors", "-k", "1", stdin=b"\xef\xbb\xbfthree\n").out == "0.7528  two\n"

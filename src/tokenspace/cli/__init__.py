@@ -22,6 +22,7 @@ from tokenspace.cli.norms import norms
 from tokenspace.cli.params import params
 from tokenspace.cli.similarity import similarity
 from tokenspace.cli.train import train
+from tokenspace.shown import one_line
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells count it
 
@@ -51,7 +52,7 @@ class Verbs(click.Group):
     def _fail(self, ctx: click.Context, message: str, status: int) -> None:
         if ctx.params.get("debug"):
             raise
-        click.echo(" ".join(message.splitlines()), err=True)
+        click.echo(one_line(message), err=True)
         ctx.exit(status)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

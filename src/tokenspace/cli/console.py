@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tokenspace.shown import shown as shown
+from tokenspace.shown import one_line
 
 table_option = click.option(
     "-t",
@@ -40,7 +40,7 @@ def number(value: Any) -> float:
 
 def note(message: str) -> None:
     """A remark for the person, on stderr, so that stdout holds the answer alone."""
-    click.echo(message, err=True)
+    click.echo(one_line(message), err=True)
 
 
 def texts(given: Sequence[str], what: str) -> Iterator[str]:
