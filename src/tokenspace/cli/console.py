@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tokenspace.shown import one_line
+from tokenspace.shown import shown as shown
 
 table_option = click.option(
     "-t",
