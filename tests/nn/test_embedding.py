@@ -273,6 +273,11 @@ class TestFrozenPaddingRow:
         module = change(self.frozen())
         self.check(module, torch.optim.AdamW(module.parameters(), lr=0.1, weight_decay=0.5), 3)
 
+    def test_a_table_that_is_not_trained_stays_so(self):
+        rows = torch.ones(V, D)
+        module = TokenEmbedding.from_pretrained(rows, freeze=True, padding_idx=1, freeze_padding=True)
+        assert not module.weight.requires_grad
+
     def test_sparse_gradients(self):
         module = TokenEmbedding(V, D, padding_idx=1, freeze_padding=True, sparse=True)
         module(torch.tensor([1, 1, 2])).sum().backward()

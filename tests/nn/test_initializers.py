@@ -92,11 +92,12 @@ def test_in_place_on_a_parameter_and_nothing_on_meta(ours):
     assert ours(torch.empty(5, 6, device="meta")).is_meta
 
 
-def test_half_precision_is_drawn_in_float32_and_rounded_once():
+@each_ours
+def test_half_precision_is_drawn_in_float32_and_rounded_once(ours):
     torch.manual_seed(0)
-    wide = normal_(torch.empty(100, 8))
+    wide = ours(torch.empty(100, 8))
     torch.manual_seed(0)
-    assert torch.equal(normal_(torch.empty(100, 8, dtype=torch.bfloat16)), wide.bfloat16())
+    assert torch.equal(ours(torch.empty(100, 8, dtype=torch.bfloat16)), wide.bfloat16())
 
 
 @each_ours

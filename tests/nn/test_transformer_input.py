@@ -400,6 +400,18 @@ class TestFromCheckpoint:
             found = layer(inputs["input_ids"], segment_ids=inputs.get("token_type_ids"))
             assert (found - small.hidden_input(**inputs)).abs().max() <= 1e-6
 
+    @pytest.mark.parametrize("name", ["opt", "roberta"])
+    def test_where_mask_and_ids_differ_padding_is_told_as_the_family_tells_it(self, small_checkpoint, name):
+        small = small_checkpoint(name)
+        inputs = small.inputs("left")
+        inputs["attention_mask"][0, :2] = 0
+        layer = TransformerInput.from_checkpoint(small.folder).eval()
+        with torch.no_grad():
+            found = layer(inputs["input_ids"], attention_mask=inputs["attention_mask"])
+            expected = small.hidden_input(**inputs)
+        is_token = inputs["attention_mask"] == 1
+        assert (found - expected)[is_token].abs().max() <= 1e-6
+
     def test_gemma_in_bfloat16_is_bit_equal(self, small_checkpoint):
         small = small_checkpoint("gemma-bf16")
         inputs = small.inputs()

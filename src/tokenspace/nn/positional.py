@@ -8,7 +8,7 @@ are no part of the embedding layer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from tokenspace.initializers import Real, Whole, real, whole
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, normal_
-from tokenspace.reference.positional import ANY_COUNT, Layout
+from tokenspace.reference.positional import ANY_COUNT, Layout, PaddingFrom
 
 Start = int | Tensor
 """How many tokens stand before: one count, or one a text (B,)."""
@@ -154,8 +154,9 @@ class LearnedPositionalEmbedding(TokenEmbedding):
 
     ``offset`` rows stand before the first position's: with ``offset=2`` (RoBERTa, BART, OPT) 514 rows hold
     512 positions. With ``padding_idx``, positions count real tokens only and padding reads that row, which
-    gets no gradient (RoBERTa, OPT: ``offset=2, padding_idx=1``). ``padding_from`` says what tells padding
-    where no attention mask is given: the token "ids", or nothing ("mask", as OPT: every token then counts).
+    gets no gradient (RoBERTa, OPT: ``offset=2, padding_idx=1``). `TransformerInput` tells padding by
+    ``padding_from``: the token "ids" alone (RoBERTa), the attention "mask" alone (OPT), or None: the mask if
+    there is one, else the ids.
 
     >>> roberta = LearnedPositionalEmbedding(514, 8, padding_idx=1, offset=2)
     >>> roberta.usable_length
@@ -178,7 +179,7 @@ class LearnedPositionalEmbedding(TokenEmbedding):
         padding_idx: Whole | None = None,
         *,
         offset: Whole = 0,
-        padding_from: Literal["ids", "mask"] = "ids",
+        padding_from: PaddingFrom | None = None,
         initializer: Initializer = normal_,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -186,6 +187,8 @@ class LearnedPositionalEmbedding(TokenEmbedding):
         super().__init__(
             num_embeddings, embedding_dim, padding_idx, initializer=initializer, device=device, dtype=dtype
         )
+        if padding_from is not None and padding_from not in get_args(PaddingFrom):
+            raise ShapeError(f"padding_from must be 'ids', 'mask' or None; found {padding_from!r}")
         self.padding_from = padding_from
         self.offset = whole("the offset", offset, 0)
         if self.offset >= self.num_embeddings:

@@ -75,7 +75,7 @@ def drawn_parts(
             sum_width,
             offset - 1 if family and family.position_padding else None,
             offset=offset,
-            padding_from=(family and family.position_padding) or "ids",
+            padding_from=family.position_padding if family else None,
             initializer=_draw(recipe, recipe.position_std),
             **factory,
         )
@@ -102,8 +102,7 @@ def checkpoint_parts(
     """``TransformerInput``'s arguments with a checkpoint's numbers: those of the NumPy layer, as tensors."""
     checkpoint = open_checkpoint(folder)
     layer = from_checkpoint(checkpoint, np.random.default_rng(0))  # a generator, for the dropout's rate
-    family = known_family(checkpoint)
-    rounded = family.scale_in_weights_dtype
+    rounded = known_family(checkpoint).scale_in_weights_dtype
     token = TokenEmbedding.from_pretrained(
         tensor_of(layer.token.weight, dtype),
         freeze=False,
@@ -114,8 +113,7 @@ def checkpoint_parts(
     )
     if padding == "zero":
         token.zero_padding_row()
-    padding_from = family.position_padding or "ids"
-    parts: dict[str, Any] = {"token": token, "position": _position(layer.position, padding_from, dtype)}
+    parts: dict[str, Any] = {"token": token, "position": _position(layer.position, dtype)}
     if layer.segment is not None:
         parts["segment"] = _segment(layer.segment, "segment", dtype)
     parts["extras"] = {name: _segment(table, name, dtype) for name, table in layer.extras.items()}
@@ -175,7 +173,6 @@ def _draw(recipe: Recipe, std: float | None) -> Initializer:
 
 def _position(
     position: reference.LearnedPositionalEmbedding | reference.SinusoidalPositionalEncoding | None,
-    padding_from: str,
     dtype: torch.dtype | None,
 ) -> nn.Module | None:
     if isinstance(position, reference.LearnedPositionalEmbedding):
@@ -184,7 +181,7 @@ def _position(
             freeze=False,
             padding_idx=position.padding_id,
             offset=position.offset,
-            padding_from=padding_from,
+            padding_from=position.padding_from,
         )
     if position is None:
         return None

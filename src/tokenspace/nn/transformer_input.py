@@ -177,9 +177,9 @@ class TransformerInput(nn.Module):
     def position_ids(self, ids: Tensor, start: Start = 0, attention_mask: Tensor | None = None) -> Tensor:
         """The position id of each token of ids (B, T), ``start`` tokens having come before; (1, T) or (B, T).
 
-        Where positions skip padding, padding is what ``attention_mask`` says or, without one, the ids that
-        equal the token table's ``padding_idx``. ``ShapeError`` if the recipe adds no positions, or its table
-        is too short.
+        Where positions skip padding, the table's ``padding_from`` says what tells it: ``attention_mask``, or
+        the ids that equal the token table's ``padding_idx``. ``ShapeError`` if the recipe adds no positions,
+        or its table is too short.
         """
         if self.position is None:
             raise ShapeError("this recipe adds no positions to its tokens")
@@ -203,16 +203,17 @@ class TransformerInput(nn.Module):
         attention_mask: Tensor | None,
         device: torch.device,
     ) -> Tensor:
-        if (
-            attention_mask is None
-            and ids is not None
-            and self.token.padding_idx is not None
-            and isinstance(position, LearnedPositionalEmbedding)
-            and position.padding_idx is not None
-            and position.padding_from == "ids"
-        ):
-            attention_mask = ids != self.token.padding_idx
+        if isinstance(position, LearnedPositionalEmbedding) and position.padding_idx is not None:
+            attention_mask = self._told_padding(position, ids, attention_mask)
         return position.position_ids(shape, start, attention_mask, device)
+
+    def _told_padding(
+        self, position: LearnedPositionalEmbedding, ids: Tensor | None, attention_mask: Tensor | None
+    ) -> Tensor | None:
+        """The mask that ``position`` counts by; embedded inputs have no ids to tell padding by, so none."""
+        if position.padding_from == "mask" or (position.padding_from is None and attention_mask is not None):
+            return attention_mask
+        return None if ids is None or self.token.padding_idx is None else ids != self.token.padding_idx
 
     def _checked_embeds(self, inputs_embeds: Tensor | None) -> Tensor:
         width = self.token.embedding_dim
