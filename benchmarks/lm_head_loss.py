@@ -113,7 +113,12 @@ def report(rows: int, width: int, positions: int, repeats: int) -> str:
             f"| {own['loss']:.4f} |"
         )
     gradient = rows * width * 4 / 1e6
-    lines += ["", f"The table's gradient, which every variant must hold, is {gradient:,.0f} MB of each.", ""]
+    lines += [
+        "",
+        f"The table's gradient, which every variant must hold, is {gradient:,.0f} MB of each. Memory repeats",
+        "from run to run; the seconds are of a shared machine, and don't.",
+        "",
+    ]
     return "\n".join(lines)
 
 

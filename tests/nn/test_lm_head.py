@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from tokenspace import reference
-from tokenspace.errors import ShapeError, TokenIdError
-from tokenspace.nn import LMHead, TokenEmbedding, initializers
+from tokenspace.errors import CheckpointError, ShapeError, TokenIdError
+from tokenspace.models.open import open_checkpoint
+from tokenspace.nn import LMHead, TokenEmbedding, TransformerInput, initializers
 from tokenspace.nn import loss as loss_module
 
 V, D = 30, 8
@@ -457,3 +458,60 @@ def test_compiled_in_one_graph(chunked, ids):
     ids[0, -1] = V
     with pytest.raises(TokenIdError, match="1 of 15 labels"):
         fast(ids, chunked=chunked)
+
+
+# A real model's head
+
+FAMILIES = (
+    *(
+        "bert",
+        "roberta",
+        "distilbert",
+        "albert",
+        "electra-projected",
+        "deberta-v3",
+        "modernbert",
+        "xlm",
+        "gpt2",
+    ),
+    *(
+        "gptj",
+        "gpt_neox",
+        "opt",
+        "opt-projected",
+        "bloom",
+        "t5",
+        "t5-untied",
+        "mt5",
+        "bart",
+        "llama",
+        "llama-tied",
+    ),
+    *("qwen2", "gemma", "gemma2", "gemma3", "falcon", "mpt", "phi", "mamba", "granite", "cohere"),
+)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_from_a_checkpoint_it_gives_transformers_logits(small_checkpoint, name):
+    small = small_checkpoint(name)
+    hidden, logits = small.hidden_and_logits(**small.inputs())
+    model = nn.ModuleDict({"input": TransformerInput.from_checkpoint(small.folder)})
+    model["head"] = LMHead.from_checkpoint(small.folder, model["input"].token)
+    own = [key for key in model.state_dict() if key.startswith("head.") and key != "head.bias"]
+    untied = open_checkpoint(small.folder).head is not None
+    assert own == (["head.weight"] if untied else [])
+    assert (model["head"].weight is model["input"].token.weight) is not untied
+    for head in (model["head"], LMHead.from_checkpoint(small.folder)):
+        with torch.no_grad():
+            assert (head(hidden) - logits).abs().max() <= 1e-6
+
+
+def test_a_checkpoints_head_in_another_type_or_for_another_table(small_checkpoint):
+    folder = small_checkpoint("bert").folder
+    head = LMHead.from_checkpoint(folder, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in head.parameters()} == {torch.bfloat16}
+    assert head.embedding is None
+    with pytest.raises(
+        CheckpointError, match=r"tied to a table \(60, 16\), and the embedding given is \(30, 8\)"
+    ):
+        LMHead.from_checkpoint(folder, TokenEmbedding(V, D))

@@ -7,6 +7,7 @@ Tied (Press and Wolf 2017), the head has no table: its ``weight`` is the embeddi
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
@@ -15,12 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tokenspace.errors import ShapeError
+from tokenspace import reference
+from tokenspace.errors import CheckpointError, ShapeError
 from tokenspace.initializers import Real, Whole, real
+from tokenspace.models.open import open_checkpoint
+from tokenspace.nn.arrays import tensor_of
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
 from tokenspace.nn.initializers import Initializer, normal_
 from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, without_row
+from tokenspace.reference.recipes import head_from_checkpoint
 
 
 class LMHead(nn.Module):
@@ -104,6 +109,38 @@ class LMHead(nn.Module):
             nn.Parameter, table.weight
         )  # register_parameter refuses a name that is a property
         head._settle(table.weight, bias, hidden_scale, logit_scale, soft_cap)
+        return head
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        folder: str | os.PathLike[str],
+        embedding: nn.Embedding | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> LMHead:
+        """The head of a model of a known family: its bias, scales and soft-cap, tied or not as its files say.
+
+        A tied one is tied to ``embedding``: the ``token`` of ``TransformerInput.from_checkpoint(folder)``.
+        Where none is given, or the files hold a table for the head, it has rows of its own, in their own
+        dtype if none is given. ``CheckpointError`` if ``embedding`` has another shape than the files' table;
+        others as for ``reference.recipes.head_from_checkpoint``.
+        """
+        checkpoint = open_checkpoint(folder)
+        twin = head_from_checkpoint(checkpoint)
+        head: LMHead
+        if embedding is not None and checkpoint.head is None:
+            if tuple(embedding.weight.shape) != twin.weight.shape:
+                raise CheckpointError(
+                    f"{folder}: the head is tied to a table {twin.weight.shape}, and the embedding given is "
+                    f"{tuple(embedding.weight.shape)}; take TransformerInput.from_checkpoint(folder).token"
+                )
+            head = cls(embedding, bias=twin.bias is not None, **_settings(twin))
+        else:
+            rows = tensor_of(twin.weight, dtype)
+            head = cls.untied(*rows.shape, bias=twin.bias is not None, device="meta", **_settings(twin))
+            head._parameters["weight"] = nn.Parameter(rows)
+        if twin.bias is not None:
+            head.bias = nn.Parameter(tensor_of(twin.bias, head.weight.dtype).to(head.weight.device))
         return head
 
     def _settle(
@@ -316,6 +353,10 @@ class LMHead(nn.Module):
             if value != plain
         ]
         return ", ".join(parts)
+
+
+def _settings(twin: reference.LMHead) -> dict[str, Any]:
+    return {name: getattr(twin, name) for name in ("hidden_scale", "logit_scale", "soft_cap")}
 
 
 def _same(claimed: Tensor, weight: Tensor, skipped: int | None) -> bool:
