@@ -6,7 +6,7 @@ import transformers
 from safetensors.numpy import save_file
 from tokenizers.models import BPE
 
-from tokenspace.errors import CheckpointError
+from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.models.open import load_table
 from tokenspace.tokenizer import Tokenizer
 
@@ -179,7 +179,12 @@ def test_a_checkpoint_s_table_gets_the_tokenizer(bert, gpt2, tmp_path):
             ".",
             r"merges\.txt, line 3: 'a b c' is no pair of tokens",
         ),
-        ({"vocab.json": '{"a": 0}', "merges.txt": "a b\n"}, ".", r"merges\.txt does not fit .*vocab\.json"),
+        ({"vocab.json": '{"a": 0}', "merges.txt": "a b\n"}, ".", r"merges\.txt, line 1: 'b' is not in vocab"),
+        (
+            {"vocab.json": '{"a": 0, "b": 1}', "merges.txt": "#version: 0.2\na b\n"},
+            ".",
+            r"merges\.txt, line 2: 'ab' is not in vocab\.json",
+        ),
         ({"vocab.json": '{"a</w>": 0}', "merges.txt": ""}, ".", "marks the ends of words by </w>"),
         (
             {"vocab.json": '{"<s>": 0, "</s>": 1, "<mask>": 2}', "merges.txt": ""},
@@ -193,3 +198,31 @@ def test_files_that_do_not_do(files, path, message, write, tmp_path):
         write(name, content)
     with pytest.raises(CheckpointError, match=message):
         Tokenizer.load(tmp_path / path)
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+@pytest.mark.parametrize(
+    ("vocab", "prefix", "merge", "message"),
+    [
+        (("a", "b"), None, ("a", "b"), r"merge 1 \('a' and 'b'\): their product 'ab' is not in its voc"),
+        (("a", "b", "ab"), "####", ("a", "b"), r"merge 1 .* their product 'a' is not"),
+        (("a", "b", "ab", "aé"), "é", ("a", "b"), r"merge 1 .* their product 'a' is not"),
+        (("a", "éé", "a\ufffdé"), "#", ("a", "éé"), r"merge 1 .* their product"),  # half a character: aborts
+        (("a", "ab"), None, ("a", "b"), r"is no tokenizer\.json"),
+    ],
+)
+def test_a_merge_without_a_product(as_text, vocab, prefix, merge, message, write, capfd):
+    ids = {token: i for i, token in enumerate(vocab)}
+    merges = [" ".join(merge) if as_text else merge]
+    model = {"type": "BPE", "continuing_subword_prefix": prefix, "vocab": ids, "merges": merges}
+    path = write("tokenizer.json", json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    with pytest.raises(TableFormatError, match=message):
+        Tokenizer.load(path)
+    assert capfd.readouterr().err == ""  # nor does the library panic on the terminal
+
+
+def test_merges_with_a_prefix_are_read(write):
+    ids = {"a": 0, "##b": 1, "ab": 2}
+    model = {"type": "BPE", "continuing_subword_prefix": "##", "vocab": ids, "merges": ["a ##b"]}
+    path = write("tokenizer.json", json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    assert Tokenizer.load(path).encode("ab").tokens == ["ab"]

@@ -17,6 +17,7 @@ from tokenspace import tokenizer_files, tokenizer_training
 from tokenspace.errors import TableFormatError
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Int
+from tokenspace.tokenizer_errors import raised_as
 from tokenspace.tokenizer_training import PAD
 from tokenspace.vocab import Vocab, placeholder
 
@@ -122,10 +123,12 @@ class Tokenizer:
         """The ``tokenizers.Tokenizer`` that does the work."""
         from tokenizers import Tokenizer as Inner
 
-        try:
-            inner = Inner.from_buffer(_as_bytes(self._description))
-        except Exception as error:  # noqa: BLE001  the library raises bare Exception for a damaged file
-            raise TableFormatError(f"{self._origin} is no tokenizer.json: {error}") from None
+        description = _as_bytes(self._description)
+        fault = tokenizer_files.merge_fault(description)
+        if fault:
+            raise TableFormatError(f"{self._origin}, {fault}")
+        with raised_as(TableFormatError, f"{self._origin} is no tokenizer.json"):
+            inner = Inner.from_buffer(description)
         inner.no_truncation()
         inner.no_padding()
         return inner
@@ -204,15 +207,16 @@ class Tokenizer:
 
     def decode(self, ids: ArrayLike) -> str:
         """The text of ``ids`` (T,), special tokens left out; ``TokenIdError`` for an id without a token."""
-        return self.inner.decode(np.atleast_1d(checked_ids(ids, len(self.vocab))).tolist())
+        checked = np.atleast_1d(checked_ids(ids, len(self.vocab))).tolist()
+        with raised_as(TableFormatError, f"{self._origin} can't put these ids together"):
+            return self.inner.decode(checked)
 
     def _encode(self, text: str, pair: str | None = None, special: bool = True) -> tokenizers.Encoding:
-        try:
-            return self.inner.encode(
+        inner = self.inner
+        with raised_as(TableFormatError, f"{self._origin} can't split this text"):  # e.g. without its [UNK]
+            return inner.encode(
                 _plain(text), None if pair is None else _plain(pair), add_special_tokens=special
             )
-        except Exception as error:  # noqa: BLE001  the library raises bare Exception, e.g. without its [UNK]
-            raise TableFormatError(f"{self._origin} can't split this text: {error}") from None
 
     def _encoded(self, one: tokenizers.Encoding) -> Encoded:
         return Encoded(

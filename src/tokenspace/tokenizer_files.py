@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenspace.errors import CheckpointError
+from tokenspace.tokenizer_errors import raised_as
 from tokenspace.tokenizer_training import UNK, wordpiece
 
 JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
@@ -86,15 +87,13 @@ def _byte_level(vocabulary: Path, merges: Path) -> Description:
     if not all(type(i) is int and i >= 0 for i in ids.values()) or len(set(ids.values())) < len(ids):
         raise CheckpointError(f"{vocabulary} must give each token an id of its own; it does not")
     config = _config(merges, ("GPT2",), "GPT-2's")
-    pairs = _pairs(merges)
+    pairs = _pairs(merges, ids)
     if any(token.endswith("</w>") for token in ids):
         raise CheckpointError(f"{vocabulary} marks the ends of words by </w>: this is no byte-level BPE")
     if not config.get("tokenizer_class") and {"<s>", "</s>", "<mask>"} <= ids.keys():
         raise CheckpointError(f"{vocabulary} has RoBERTa's special tokens; {_OTHER_FAMILY}")
-    try:
+    with raised_as(CheckpointError, f"{merges} does not fit {vocabulary}"):
         inner = Tokenizer(models.BPE(ids, pairs))
-    except Exception as error:  # noqa: BLE001  the library raises bare Exception
-        raise CheckpointError(f"{merges} does not fit {vocabulary}: {error}") from None
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(_flag(config, "add_prefix_space")))
     inner.decoder = decoders.ByteLevel()
     inner.post_processor = processors.ByteLevel(trim_offsets=False)
@@ -103,7 +102,7 @@ def _byte_level(vocabulary: Path, merges: Path) -> Description:
     return Description(inner.to_str(), vocabulary)
 
 
-def _pairs(path: Path) -> list[tuple[str, str]]:
+def _pairs(path: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
     pairs = []
     for number, line in enumerate(_text(path).split("\n"), start=1):
         if (number == 1 and line.startswith("#version")) or not line.strip():
@@ -111,8 +110,38 @@ def _pairs(path: Path) -> list[tuple[str, str]]:
         pair = line.removesuffix("\r").split(" ")
         if len(pair) != 2:
             raise CheckpointError(f"{path}, line {number:,}: {line!r} is no pair of tokens")
+        missing = next((token for token in (*pair, "".join(pair)) if token not in ids), None)
+        if missing is not None:
+            raise CheckpointError(f"{path}, line {number:,}: {missing!r} is not in {VOCAB_JSON}")
         pairs.append((pair[0], pair[1]))
     return pairs
+
+
+def merge_fault(description: bytes) -> str | None:
+    """What is wrong with the merges of a ``tokenizer.json``; None if nothing is, or it is no BPE. The library
+    takes a merge whose product has no id for granted, and may end the process.
+
+    >>> merge_fault(b'{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]}}')
+    "merge 1 ('a' and 'b'): their product 'ab' is not in its vocabulary"
+    """
+    if b'"merges"' not in description:
+        return None
+    try:
+        model = json.loads(description)["model"]
+        ids, prefix = model["vocab"], (model.get("continuing_subword_prefix") or "").encode()
+        pairs = [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"]]
+        for number, (left, right) in enumerate(pairs, start=1):
+            if left not in ids or right not in ids:
+                continue  # the library says so itself
+            product = left + right.encode()[len(prefix) :].decode("utf-8", "surrogateescape")
+            if len(right.encode()) < len(prefix) or product not in ids:
+                return (
+                    f"merge {number:,} ({left!r} and {right!r}): their product {product!r} "
+                    "is not in its vocabulary"
+                )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass  # no tokenizer.json: the library says why
+    return None
 
 
 def _config(path: Path, classes: tuple[str, ...], whose: str) -> dict[str, Any]:
