@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from tokenspace.errors import VocabError
+from tokenspace import tokenizer_training
+from tokenspace.errors import CorpusError, VocabError
 from tokenspace.tokenizer import Tokenizer
 
 TEXTS = [
@@ -115,11 +116,36 @@ def test_vocab_size_bounds_the_vocabulary(learned):
         ("wordpiece", 20, 1, r"vocab_size 20 is too small: the special tokens and this text's characters"),
         ("unigram", 6, 1, "vocab_size 6 is too small"),
         ("unigram", 100, 2, "has no minimum count"),
+        ("bpe", 257, 1, "vocab_size 257 is too small: the special tokens and the 256 bytes are 258"),
+        ("word", 3, 1, "vocab_size must be an integer from 4 to 2,147,483,647, found 3"),
+        ("bpe", 10**30, 1, "vocab_size must be an integer from 4 to 10,000,000, found 1000"),
+        ("wordpiece", "9", 1, "vocab_size must be an integer from 4 to 10,000,000, found '9'"),
+        ("word", 100.0, 1, "vocab_size must be an integer .* found 100.0"),
+        ("word", True, 1, "vocab_size must be an integer .* found True"),
+        ("word", 100, 1.5, "min_count must be an integer from 1 to 2,147,483,647, found 1.5"),
+        ("bpe", 300, 0, "min_count must be an integer from 1 to 2,147,483,647, found 0"),
+        ("unigram", 100, 10**30, "min_count must be an integer"),
     ],
 )
 def test_bad_settings(kind, vocab_size, min_count, message):
     with pytest.raises(VocabError, match=message):
-        Tokenizer.train_from_iterator(TEXTS, kind, vocab_size, min_count)
+        tokenizer_training.train(TEXTS, kind, vocab_size, min_count, True)
+
+
+def test_the_least_sizes_are_enough():
+    vocab = Tokenizer.train_from_iterator(TEXTS, "bpe", vocab_size=258).vocab
+    assert len(vocab) == 258
+
+
+@pytest.mark.parametrize("kind", tokenizer_training.KINDS)
+@pytest.mark.parametrize("error", [CorpusError("line 7 is bad"), ValueError("not enough")])
+def test_what_the_texts_raise_passes(kind, error):
+    def texts():
+        yield from TEXTS
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        Tokenizer.train_from_iterator(texts(), kind, vocab_size=300)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram"])

@@ -18,8 +18,9 @@ promise for the last two: it numbers what it finds in the order of hash maps tha
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenspace.errors import VocabError
 
@@ -32,10 +33,13 @@ UNIGRAM_SPECIAL = ("<unk>", "<s>", "</s>")
 KINDS = ("word", "bpe", "wordpiece", "unigram")
 # A run of letters (an apostrophe inside it stays: don't), a run of digits, or one other visible character.
 _WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}]"
+MOST_WORDS = 2**31 - 1
+MOST_PIECES = 10_000_000  # memory for as many as are asked for is taken before any is found
+_TOO_SMALL = "The vocabulary is not large enough"  # so the library's own error begins
 _SCORE_DIGITS = 4  # log-probabilities are summed in an order that varies: their last digits do too
 
 
-def train(texts: Iterable[str], kind: str, vocab_size: int, min_count: int, lowercase: bool) -> str:
+def train(texts: Iterable[str], kind: str, vocab_size: Any, min_count: Any, lowercase: bool) -> str:
     """The text of a ``tokenizer.json`` learned from ``texts``, which are gone over twice for wordpiece.
 
     ``Tokenizer.train_from_iterator`` says what the settings mean; ``VocabError`` if one can't be.
@@ -44,14 +48,24 @@ def train(texts: Iterable[str], kind: str, vocab_size: int, min_count: int, lowe
         raise VocabError(
             f"tokenizer kind {kind!r} is not known; allowed: {', '.join(repr(kind) for kind in KINDS)}"
         )
-    if vocab_size < 4 or min_count < 1:
-        raise VocabError(
-            f"a vocabulary needs vocab_size ≥ 4 and min_count ≥ 1, found {vocab_size} and {min_count}"
-        )
+    most = MOST_WORDS if kind == "word" else MOST_PIECES
+    vocab_size = _whole("vocab_size", vocab_size, 4, most)
+    min_count = _whole("min_count", min_count, 1, MOST_WORDS)
     if kind == "unigram" and min_count > 1:
         raise VocabError(f"a unigram model has no minimum count, found {min_count}; leave it at 1")
     learn = {"word": _words, "bpe": _byte_pairs, "wordpiece": _wordpiece, "unigram": _unigram}[kind]
     return learn(texts, vocab_size, min_count, lowercase).to_str()
+
+
+def _whole(name: str, value: object, low: int, high: int) -> int:
+    """``value`` if it is an integer in ``low … high``; nothing is rounded."""
+    try:
+        number = low - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = low - 1
+    if not low <= number <= high:
+        raise VocabError(f"{name} must be an integer from {low:,} to {high:,}, found {value!r}")
+    return number
 
 
 def _words(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: bool) -> tokenizers.Tokenizer:
@@ -74,6 +88,13 @@ def _byte_pairs(
 ) -> tokenizers.Tokenizer:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+    special, alphabet = [PAD, SEP], sorted(pre_tokenizers.ByteLevel.alphabet())
+    needed = len(special) + len(alphabet)
+    if vocab_size < needed:
+        raise VocabError(
+            f"vocab_size {vocab_size:,} is too small: the special tokens and the {len(alphabet)} bytes "
+            f"are {needed}"
+        )
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
@@ -81,8 +102,8 @@ def _byte_pairs(
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_count,
-        special_tokens=[PAD, SEP],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=special,
+        initial_alphabet=alphabet,
         show_progress=False,
     )
     inner.train_from_iterator(texts, trainer)
@@ -161,7 +182,9 @@ def _unigram(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: b
     )
     try:
         inner.train_from_iterator(texts, trainer)
-    except Exception as error:  # noqa: BLE001  the library raises bare Exception
+    except Exception as error:
+        if type(error) is not Exception or not str(error).startswith(_TOO_SMALL):
+            raise  # what the texts raise themselves is theirs to say
         raise VocabError(f"vocab_size {vocab_size:,} is too small for this text: {error}") from None
     description = json.loads(inner.to_str())
     learned = [(token, score) for token, score in description["model"]["vocab"]]
