@@ -1,9 +1,12 @@
+import shutil
+
 import numpy as np
 import pytest
 import torch
 
 import tokenspace as ts
 from tokenspace.errors import CheckpointError, CorpusError, ShapeError, TableFormatError, VocabError
+from tokenspace.models.open import open_checkpoint
 from tokenspace.reference import recipes
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.walk import Pipeline
@@ -160,3 +163,18 @@ def test_numbers_that_are_none_are_named(table):
     (walk,) = pipeline.walk(["the cat"])
     with pytest.raises(TableFormatError, match="the head's scores hold NaN"):
         pipeline.predict(walk)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "roberta", "xlm", "gemma", "t5", "bart"])
+def test_checkpoints_of_many_families_walk_and_predict(name, small_checkpoint, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(small_checkpoint(name).folder, folder)
+    tokenizer = Tokenizer.train_from_iterator(["the cat and the dog sat"])
+    (folder / "tokenizer.json").write_text(tokenizer.to_json())
+    pipeline = Pipeline.open(folder)
+    (walk,) = pipeline.walk(["the cat"], pair="the dog")
+    assert pipeline.untrained == ()
+    predicted = pipeline.predict(walk, k=2)
+    logits = recipes.head_from_checkpoint(open_checkpoint(folder)).forward(walk.output)
+    assert [row[0].id for row in predicted] == logits.argmax(axis=-1).tolist()
+    assert pipeline.gradient(walk).loss > 0

@@ -9,6 +9,7 @@ in for the hidden state, which is said wherever it matters.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenspace import formats
-from tokenspace.errors import CorpusError, TableFormatError, VocabError
+from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, VocabError
 from tokenspace.geometry import cosine
-from tokenspace.models.open import load_table, open_checkpoint
+from tokenspace.models.open import Checkpoint, load_table, open_checkpoint
 from tokenspace.reference import Embedding, LMHead, TransformerInput
 from tokenspace.reference import recipes as layers
 from tokenspace.shapes import Array, Float, Int
@@ -104,10 +105,17 @@ class Pipeline:
     """A table, its tokenizer, and the layer that the table stands in.
 
     ``recipe`` names the layer; ``untrained`` lists its parts that were drawn at random because a plain table
-    has none of its own.
+    has none of its own. ``checkpoint`` is where the layer comes from, if from one: its head scores tokens.
     """
 
-    def __init__(self, table: Table, layer: TransformerInput, recipe: str, untrained: Sequence[str] = ()):
+    def __init__(
+        self,
+        table: Table,
+        layer: TransformerInput,
+        recipe: str,
+        untrained: Sequence[str] = (),
+        checkpoint: Checkpoint | None = None,
+    ):
         if table.tokenizer is None:
             raise VocabError("this table has no tokenizer, so text can't become ids; look up ids instead")
         self.table = table
@@ -115,6 +123,7 @@ class Pipeline:
         self.layer = layer
         self.recipe = recipe
         self.untrained = tuple(untrained)
+        self._checkpoint = checkpoint
 
     @classmethod
     def open(
@@ -133,7 +142,8 @@ class Pipeline:
         if recipe is None and source not in formats.BUILT_IN and os.path.isdir(source):
             checkpoint = open_checkpoint(source)
             family = layers.known_family(checkpoint)
-            return cls(load_table(source), layers.from_checkpoint(checkpoint), family.name)
+            layer = layers.from_checkpoint(checkpoint)
+            return cls(load_table(source), layer, family.name, checkpoint=checkpoint)
         table = formats.load(source)
         layer = layers.from_table(table, recipe or "original", np.random.default_rng(seed))
         parts = {"position": layer.position, "segment": layer.segment}
@@ -161,8 +171,15 @@ class Pipeline:
             positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
         else:
             positions = self.layer.position_ids(ids, attention_mask=mask)
-        segment_ids = None if self.layer.segment is None else segments
-        steps = self.layer.steps(ids, segment_ids=segment_ids, position_ids=positions, attention_mask=mask)
+        if self.layer.segment is not None and self.layer.segment.vocabulary_size == 1:
+            segments = np.zeros_like(segments)  # RoBERTa: one row, whatever the tokenizer counts
+        steps = self.layer.steps(
+            ids,
+            segment_ids=None if self.layer.segment is None else segments,
+            position_ids=positions,
+            attention_mask=mask,
+            extra_ids=self._extra_ids(ids),
+        )
         self._check_finite(ids, steps)
         return [
             Walk(
@@ -179,6 +196,10 @@ class Pipeline:
             )
             for b, (text, one) in enumerate(zip(texts, encoded, strict=True))
         ]
+
+    def _extra_ids(self, ids: Int[Array, "B T"]) -> dict[str, Int[Array, "B T"]]:
+        """The first row of each further table (XLM: the first language): text alone doesn't say which."""
+        return {name: np.zeros_like(ids) for name in self.layer.extras}
 
     def _check_finite(self, ids: Int[Array, "B T"], steps: dict[str, Float[Array, "B T D"]]) -> None:
         """``TableFormatError`` at the first step with a number that is none."""
@@ -198,7 +219,12 @@ class Pipeline:
         return words
 
     def head(self) -> LMHead:
-        """Over the table's own output rows if it has them (untied, or skip-gram's contexts), else tied."""
+        """A checkpoint's own head; else over the table's output rows if it has them (skip-gram's contexts),
+        else tied. ``ShapeError`` if the head takes another width than the layer gives, for want of a body.
+        """
+        if self._checkpoint is not None:
+            with contextlib.suppress(CheckpointError):  # saved without its head, or parts of it
+                return layers.head_from_checkpoint(self._checkpoint, self.layer.token)
         return LMHead(self.layer.token) if self.table.output is None else LMHead.untied(self.table.output)
 
     def predict(self, walk: Walk, k: int = 5) -> list[list[Candidate]]:
@@ -229,7 +255,10 @@ class Pipeline:
             np.array([[getattr(token, name) for token in tokens]]) for name in ("id", "position", "segment")
         )
         output = self.layer.forward(
-            ids, segment_ids=None if self.layer.segment is None else segments, position_ids=positions
+            ids,
+            segment_ids=None if self.layer.segment is None else segments,
+            position_ids=positions,
+            extra_ids=self._extra_ids(ids),
         )
         labels = np.append(ids[:, 1:], [[-100]], axis=1)  # the last token has no next one: ignored
 
