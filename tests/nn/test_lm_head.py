@@ -436,6 +436,23 @@ class Called(nn.Module):
         return self.call(self.model, ids)
 
 
+class Doubled(nn.Module):
+    def forward(self, weight):
+        return 2.0 * weight
+
+
+def test_parametrized_tables(ids):
+    model, hidden = Model(bias=False), torch.randn(2, D)
+    before = model.head(hidden)
+    nn.utils.parametrize.register_parametrization(model.embedding, "weight", Doubled())
+    torch.testing.assert_close(model.head(hidden), 2.0 * before)
+    untied = LMHead.untied(V, D)
+    before = untied(hidden)
+    nn.utils.parametrize.register_parametrization(untied, "weight", Doubled())
+    torch.testing.assert_close(untied(hidden), 2.0 * before)
+    assert list(untied.state_dict()) == ["parametrizations.weight.original"]
+
+
 @compiles
 @pytest.mark.slow
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "whole"])

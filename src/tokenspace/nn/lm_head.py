@@ -105,9 +105,7 @@ class LMHead(nn.Module):
         nn.Module.__init__(head)
         head._tied = head._claim = None
         head._initializer = initializer
-        head._parameters["weight"] = cast(
-            nn.Parameter, table.weight
-        )  # register_parameter refuses a name that is a property
+        head.register_parameter("weight", cast(nn.Parameter, table.weight))
         head._settle(table.weight, bias, hidden_scale, logit_scale, soft_cap)
         return head
 
@@ -138,7 +136,7 @@ class LMHead(nn.Module):
         else:
             rows = tensor_of(twin.weight, dtype)
             head = cls.untied(*rows.shape, bias=twin.bias is not None, device="meta", **_settings(twin))
-            head._parameters["weight"] = nn.Parameter(rows)
+            head.register_parameter("weight", nn.Parameter(rows))
         if twin.bias is not None:
             head.bias = nn.Parameter(tensor_of(twin.bias, head.weight.dtype).to(head.weight.device))
         return head
@@ -165,8 +163,11 @@ class LMHead(nn.Module):
     @property
     def weight(self) -> nn.Parameter:
         """The (V, D) table: the embedding's, whatever became of it, or an untied head's own."""
-        table = self._parameters["weight"] if self._tied is None else self._tied[0].weight
-        return cast(nn.Parameter, table)
+        if self._tied is not None:
+            return cast(nn.Parameter, self._tied[0].weight)
+        if "weight" not in self._parameters:  # torch asks whether the name is free, to put something there
+            raise AttributeError("this head has no weight")
+        return cast(nn.Parameter, self._parameters["weight"])
 
     @property
     def embedding(self) -> nn.Embedding | None:
@@ -204,7 +205,7 @@ class LMHead(nn.Module):
             raise ShapeError(f"torch's {type(grown).__name__} can't grow; tie the head to a TokenEmbedding")
         new = grown.add_rows(n, init)
         if self._tied is None:
-            self._parameters["weight"] = cast(nn.Parameter, grown.weight)
+            self.register_parameter("weight", cast(nn.Parameter, grown.weight))
         if self.bias is not None:
             bias = torch.cat([self.bias.detach(), self.bias.new_zeros(len(new))])
             self.bias = nn.Parameter(bias, requires_grad=self.bias.requires_grad)
