@@ -89,3 +89,13 @@ def test_a_line_of_megabytes_comes_in_parts_cut_at_spaces(write, word):
     assert max(map(len, parts)) <= 2 * MEBIBYTE
     if word == "word ":
         assert all(part.endswith(("word ", "end\n", "next\n")) for part in parts)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff", b"\0"], ids=["missing", "latin-1", "zero"])
+def test_a_name_is_shown_without_its_control_characters(tmp_path, content):
+    path = tmp_path / "\x1b[31mred"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CorpusError, match=r"\\x1b\[31mred") as caught:
+        text.check([path])
+    assert "\x1b" not in str(caught.value)

@@ -25,11 +25,41 @@ CASES = [
     ("save(float('nan'))", "TableFormatError: the provenance can't be written as JSON"),
     ("save({1, 2})", "TableFormatError: the provenance can't be written as JSON"),
     ("save('\\ud800')", "TableFormatError: the provenance can't be written as JSON"),
+    *(
+        (call, f"ShapeError: {name} must be an integer, found ")
+        for value in (
+            "1.5",
+            "2.0",
+            "True",
+            "np.True_",
+            "'3'",
+            "None",
+            "float('nan')",
+            "[3]",
+            "np.array([3, 4])",
+        )
+        for name, call in (
+            ("vocab", f"parameters.table_parameters({value}, 2)"),
+            ("dim", f"parameters.table_parameters(2, {value})"),
+            ("layers", f"parameters.gpt2_shaped(2, 2, {value})"),
+            ("ffn", f"parameters.gpt2_shaped(2, 2, 2, {value.replace('None', '[]')})"),
+        )
+    ),
+    *(
+        (f"ts.geometry.word_pairs(table, 'no', limit={limit})", "ShapeError: limit must be at least 1 row")
+        for limit in ("1.5", "'5'", "float('nan')", "[]")
+    ),
+    *(
+        (f"ts.geometry.{score}(table, {files})", "CorpusError: a score is that of one file")
+        for score in ("word_pairs", "analogy_questions")
+        for files in ("['a', 'b']", "[]", "5", "b'a'", "None")
+    ),
 ]
 SCRIPT = """
 import json, sys
 import numpy as np
 import tokenspace as ts
+from tokenspace.models import parameters
 vocab = ts.Vocab(["a", "cat"])
 table = ts.Table(np.ones((2, 3), np.float32), vocab)
 def save(value):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import io
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tokenspace.errors import CorpusError
+from tokenspace.shown import shown
 
 BLOCK = 1 << 20  # bytes read at a time, and characters of the longest line taken at once
+Stream = BinaryIO | io.BufferedIOBase  # of bytes
 Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
@@ -53,42 +58,86 @@ def lines(files: Sequence[TextFile]) -> Iterator[str]:
                 yield rest
 
 
+def read(file: str | os.PathLike[str] | Stream, most: int) -> tuple[TextFile, str]:
+    """All of one file or open binary stream, read once, so that a pipe will do; at most ``most`` bytes.
+
+    ``CorpusError`` as in ``check``, and if there is more.
+    """
+    if isinstance(file, (str, os.PathLike)):
+        path = Path(file)
+        with _told(path):
+            if path.is_dir():
+                raise CorpusError(f"{shown(str(path))} is a directory; name a text file inside it")
+            with path.open("rb") as stream:
+                return _whole(path, stream, most)
+    path = Path("stdin" if file is sys.stdin.buffer else str(getattr(file, "name", "stream")))
+    with _told(path):
+        return _whole(path, file, most)
+
+
+def _whole(path: Path, stream: Stream, most: int) -> tuple[TextFile, str]:
+    content = bytearray()
+    for block in _text_blocks(path, stream):
+        content += block
+        if len(content) > most:
+            raise CorpusError(
+                f"{shown(str(path))} holds more than {most:,} bytes, too many to be such a list"
+            )
+    return TextFile(path, len(content), hashlib.sha256(content).hexdigest()), content.decode("utf-8-sig")
+
+
 def _checked(path: Path) -> TextFile:
     digest = hashlib.sha256()
-    decoder = codecs.getincrementaldecoder("utf-8")()
     size = 0
-    try:
+    with _told(path):
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise CorpusError(f"{path} is a directory; name the text files inside it")
+            raise CorpusError(f"{shown(str(path))} is a directory; name the text files inside it")
         if not stat.S_ISREG(status.st_mode):
             raise CorpusError(
-                f"{path} is not a regular file, and it is read more than once; save what it gives first"
+                f"{shown(str(path))} is not a regular file, and it is read more than once; "
+                "save what it gives first"
             )
         with path.open("rb") as file:
-            while block := file.read(BLOCK):
-                held = len(decoder.getstate()[0])  # bytes of a character that the last block cut
-                if (zero := block.find(0)) >= 0:
-                    raise CorpusError(
-                        f"{path} is not text: byte {size + zero:,} is zero; name a UTF-8 text file"
-                    )
-                try:
-                    decoder.decode(block)
-                except UnicodeDecodeError as error:
-                    raise _not_utf8(path, size - held + error.start, error.object[error.start]) from None
+            for block in _text_blocks(path, file):
                 digest.update(block)
                 size += len(block)
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}; check its name") from None
-    except OSError as error:
-        raise CorpusError(f"can't read {path}: {error.strerror}") from None
+    return TextFile(path, size, digest.hexdigest())
+
+
+def _text_blocks(path: Path, file: Stream) -> Iterator[bytes]:
+    """The file's bytes, each block once it is known to be UTF-8 text."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    size = 0
+    while block := file.read(BLOCK):
+        held = len(decoder.getstate()[0])  # bytes of a character that the last block cut
+        if (zero := block.find(0)) >= 0:
+            raise CorpusError(
+                f"{shown(str(path))} is not text: byte {size + zero:,} is zero; name a UTF-8 text file"
+            )
+        try:
+            decoder.decode(block)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, size - held + error.start, error.object[error.start]) from None
+        size += len(block)
+        yield block
     if cut := decoder.getstate()[0]:
         raise _not_utf8(path, size - len(cut), cut[0])
-    return TextFile(path, size, digest.hexdigest())
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system says of a file that it can't give, as an error of ours."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CorpusError(f"there is no file {shown(str(path))}; check its name") from None
+    except OSError as error:
+        raise CorpusError(f"can't read {shown(str(path))}: {error.strerror}") from None
 
 
 def _not_utf8(path: Path, offset: int, value: int) -> CorpusError:
     return CorpusError(
-        f"{path} is not UTF-8 text: byte {offset:,} (0x{value:02x}) can't be decoded; "
+        f"{shown(str(path))} is not UTF-8 text: byte {offset:,} (0x{value:02x}) can't be decoded; "
         "convert the file first, e.g. iconv -f latin1 -t utf-8"
     )

@@ -1,10 +1,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import gensim.test.utils
 import pytest
 from click.testing import CliRunner
+from rich.cells import cell_len
 
 import tokenspace as ts
 from tokenspace.cli import main
@@ -119,18 +121,70 @@ def test_the_terminals_table(questions):
     assert f"table {ts.geometry.table_sha256(ts.load('wordnet'))[:16]}…: 33,003 × 100 float16" in text
 
 
-@pytest.mark.parametrize("columns", ["20", "200"])
-def test_any_width_shows_every_number(columns):
-    command = [sys.executable, "-m", "tokenspace", "evaluate", "--pairs", WORDSIM]
-    environment = {"COLUMNS": columns, "PATH": ""}
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    assert "0.6662" in shown
-    assert "0.595 to 0.727" in shown
+NAMES = {"long": "n" * 240, "CJK": "猫" * 80, "short": "pairs"}
+
+
+@pytest.mark.parametrize("columns", [20, 80, 200, None])
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_any_width_shows_every_number_whatever_the_names(tmp_path, name, columns):
+    (tmp_path / name).write_text(Path(WORDSIM).read_text("utf-8"), "utf-8")
+    section = 30 * name
+    questions = f": {section}\nman king woman queen\n: gram1-{section}\none two three four\n"
+    (tmp_path / "questions").write_text(questions, "utf-8")
+    command = [sys.executable, "-m", "tokenspace", "evaluate", "--pairs", name, "--analogies", "questions"]
+    environment = {"PATH": "", "PYTHONUTF8": "1"} | ({"COLUMNS": str(columns)} if columns else {})
+    run = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=tmp_path)
+    lines = run.stdout.decode().splitlines()
+    assert lines[0].split()[-6:] == ["Spearman", "95", "%", "interval", "used", "skipped"]
+    assert lines[1].split()[-6:] == ["0.6662", "0.595", "to", "0.727", "337", "16"]
+    assert lines[3].split()[-7:] == ["%", "95", "%", "interval", "correct", "of", "skipped"]
+    assert lines[7].split()[-7:] == ["100.00", "20.7", "to", "100.0", "1", "1", "0"]
+    assert lines[8].split()[-7:] == ["0.00", "0.0", "to", "79.3", "0", "1", "0"]
+    grids = (lines[:2], lines[3:9])
+    for grid in grids:
+        assert len({cell_len(line) for line in grid}) == 1  # one under the other
+    if columns != 20:
+        assert max(map(cell_len, lines)) <= (columns or 80)
+    assert ("…" in lines[1]) == (name != "pairs")
+    assert name[:3] in lines[1]
+
+
+def test_a_name_cannot_steer_the_terminal(tmp_path):
+    name = "\x1b[31mred\r"
+    (tmp_path / name).write_text("one,two,score\nblorfle,cat,1\n")
+    result = run("--pairs", str(tmp_path / name), "--pairs", str(tmp_path / name))
+    assert "\\x1b[31mred\\r" in result.stdout
+    assert "\\x1b[31mred\\r" in result.stderr
+    assert not {"\x1b", "\r"} & set(result.stdout + result.stderr)
+
+
+def test_a_list_may_come_from_stdin_or_a_pipe(questions):
+    content = Path(WORDSIM).read_bytes()
+    (plain,) = document("--pairs", WORDSIM)["pairs"]
+    piped = CliRunner().invoke(main, ["evaluate", "--json", "--pairs", "-"], input=content)
+    (found,) = json.loads(piped.stdout)["pairs"]
+    assert found == plain | {"file": found["file"]}
+    both = CliRunner().invoke(main, ["evaluate", "--pairs", "-", "--analogies", questions], input=content)
+    assert "questions.txt" in both.stdout
+    command = [sys.executable, "-m", "tokenspace", "evaluate", "--json", "--pairs", "/dev/stdin", "-"]
+    for file in command[-2:]:
+        run = subprocess.run([*command[:-2], file], input=content, capture_output=True, check=True)
+        (found,) = json.loads(run.stdout)["pairs"]
+        assert found == plain | {"file": "/dev/stdin" if file != "-" else "stdin"}
+
+
+def test_stdin_is_read_once():
+    assert "- was given 2 times" in run("--pairs", "-", "--analogies", "-", status=2).stderr
 
 
 def test_what_was_not_measured_is_a_dash(write):
-    text = run("--pairs", str(write("pairs", "blorfle cat 1\n"))).stdout
-    assert text.splitlines()[1].split() == ["pairs", "–", "–", "0", "1"]
+    result = run("--pairs", str(write("pairs", "blorfle cat 1\n")))
+    assert result.stdout.splitlines()[1].split() == ["pairs", "–", "–", "0", "1"]
+    assert result.stderr.endswith("pairs: nothing was measured: each pair has a word that the table lacks\n")
+    unknown = str(write("unknown", "man king woman blorfle\n"))
+    assert "unknown: nothing was measured: each question" in run("--analogies", unknown).stderr
+    assert "relations: nothing was measured" in run("--relations", "--limit", "3").stderr
+    assert "nothing was measured" not in run("--pairs", WORDSIM, "--relations").stderr
     found = document("--pairs", str(write("pairs", "blorfle cat 1\n")))
     assert (found["pairs"][0]["spearman"], found["pairs"][0]["interval"]) == (None, None)
 

@@ -38,6 +38,7 @@ def test_the_limit_is_the_whole_vocabulary():
     words = WordRows(table_of(["a", "b", "B", "c"]), limit=2)
     assert (words.rows("b"), words.row("c"), words.limit) == ([1], None, 2)
     assert WordRows(table_of(["a"]), limit=99).limit == 1
+    assert WordRows(table_of(["a", "b"]), limit=np.int32(1)).limit == 1
 
 
 @pytest.mark.parametrize(

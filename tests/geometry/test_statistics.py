@@ -79,3 +79,39 @@ def test_a_means_interval_is_scipys(rng):
     wanted = stats.norm.interval(0.95, numbers.mean(), stats.sem(numbers))
     assert mean_interval(numbers) == pytest.approx(wanted)
     assert mean_interval(numbers[:1]) is None
+    assert mean_interval(list(numbers)) == mean_interval(numbers)
+    assert mean_interval([]) is None
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("score", "arguments", "message"),
+    [
+        (spearman, ([1, NAN, 2], [1, 2, 3]), "a rank correlation needs numbers, found NaN at 1"),
+        (spearman, ([1, 2, 3], [1, 2, NAN]), "found NaN"),
+        (spearman, (["a", "b"], [1, 2]), "a rank correlation needs numbers, found <U1"),
+        (spearman, ([[1, 2], [3]], [1, 2]), "a rank correlation needs one list of numbers"),
+        (mean_ranks, ([1, NAN],), "found NaN"),
+        (mean_interval, ([1, NAN],), "a mean needs numbers, found NaN"),
+        (mean_interval, ([[1, 2], [3, 4]],), "needs one list of numbers, found the shape"),
+        (mean_interval, (["a", "b"],), "a mean needs numbers"),
+        (share_interval, (5, 3), "found 5 of 3; were the two exchanged"),
+        (share_interval, (-1, 3), "hits must be a whole number from 0 on, found -1"),
+        (share_interval, (0, -3), "n must be a whole number from 0 on, found -3"),
+        (share_interval, (True, 3), "found True"),
+        (spearman_interval, (NAN, 10), "a correlation lies from -1 to 1, found nan"),
+        (spearman_interval, (1.5, 10), "found 1.5"),
+        (spearman_interval, (-1.5, 2), "found -1.5"),
+        (spearman_interval, (0.5, -1), "n must be a whole number"),
+    ],
+)
+def test_what_has_no_statistics(score, arguments, message):
+    with pytest.raises(ShapeError, match=message):
+        score(*arguments)
+
+
+def test_numpys_counts_are_counts():
+    assert share_interval(np.uint8(3), np.uint8(200)) == share_interval(3, 200)
+    assert spearman_interval(0.5, np.int8(100)) == spearman_interval(0.5, 100)

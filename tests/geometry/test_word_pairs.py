@@ -1,4 +1,7 @@
 import hashlib
+import io
+import os
+import threading
 from pathlib import Path
 
 import gensim.test.utils
@@ -93,6 +96,8 @@ def test_a_header_is_said(compass, write, delimiter):
         ("word\n", "line 1: .* found 1 column between spaces"),
         ("a\t\t1\n", "line 1: .* one of them empty"),
         ("a\tb\t1\na\tb\thigh\n", "line 2: the score must be a finite number, found 'high'"),
+        ("a\tb\t7,5\nc\td\t1\n", "line 1: the score must be a finite number, found '7,5'"),
+        ("a\tb\t-.5e\n", "line 1: the score must be a finite number"),
         ("one\ttwo\tscore\nanother\theader\tscore\n", "line 2: the score must be a finite number"),
         ("a\tb\tnan\n", "line 1: the score must be a finite number, found 'nan'"),
         ("a\tb\t1\na\tb\t-inf\n", "line 2: .* found '-inf'"),
@@ -115,6 +120,31 @@ def test_what_is_no_text_is_named(compass, write, tmp_path):
     for path in (tmp_path / "missing", tmp_path, write("utf16", "a\tb\t1\n".encode("utf-16"))):
         with pytest.raises(CorpusError, match=path.name):
             word_pairs(compass, path)
+
+
+def test_a_stream_of_bytes_is_a_file_too(compass, write):
+    content = b"\xef\xbb\xbfnorth nne 3\r\nnorth ne 2\rnorth east 1\n"
+    path = write("pairs", content)
+    from_path, from_stream = word_pairs(compass, path), word_pairs(compass, io.BytesIO(content))
+    assert (from_path.file, from_stream.file) == (str(path), "stream")
+    assert (from_stream.used, from_stream.spearman) == (from_path.used, from_path.spearman) == (3, 1.0)
+    assert from_stream.record["file"] == from_path.record["file"] | {"name": "stream"}
+
+
+def test_a_pipe_is_read_once(compass, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"north nne 3\nnorth ne 2\n",))
+    writer.start()
+    assert word_pairs(compass, tmp_path / "pipe").used == 2
+    writer.join()
+
+
+def test_a_list_that_never_ends_is_refused(compass, write, monkeypatch):
+    content = "north nne 3\nnorth ne 2\n"
+    monkeypatch.setattr("tokenspace.geometry.evaluation.LARGEST_FILE", len(content))
+    assert word_pairs(compass, write("fits", content)).used == 2
+    with pytest.raises(CorpusError, match="large holds more than 23 bytes"):
+        word_pairs(compass, write("large", content + "\n"))
 
 
 def test_unknown_words_are_skipped(compass, write):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -320,3 +321,11 @@ def test_sizes_that_no_model_has(sizes, message):
 def test_sizes_that_no_table_has(sizes):
     with pytest.raises(ShapeError):
         table_parameters(*sizes)
+
+
+def test_numpys_integers_do_not_overflow():
+    sizes = [np.int32(50257), np.int32(12288), np.int32(96)]
+    assert count(gpt2_shaped(*sizes)) == count(gpt2_shaped(50257, 12288, 96))
+    assert count(gpt2_shaped(*sizes, ffn=np.int32(49152))).total == count(gpt2_shaped(50257, 12288, 96)).total
+    assert table_parameters(np.int32(250_000), np.int32(12_288)) == 250_000 * 12_288
+    assert table_parameters(np.uint8(255), np.uint8(255)) == 255 * 255

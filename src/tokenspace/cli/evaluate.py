@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +11,16 @@ import click
 from tokenspace.cli.console import echo_json, json_option, note, shown, table_option
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table as Grid
-
     from tokenspace.geometry.analogy_questions import AnalogyScore, Share
+    from tokenspace.geometry.evaluation import File
     from tokenspace.geometry.relations import RelationsScore
     from tokenspace.geometry.statistics import Interval
     from tokenspace.geometry.word_pairs import PairsScore
 
 _LISTS = ("--pairs", "--analogies")
-_WIDTH = 80  # columns; what the widest grid needs
+_GAP = 2  # columns between columns
+_NAME = 8  # columns that a name has at least
+_COMMON_NAME = 24  # so that the grids of one answer stand alike
 _PATIENCE = 1.0  # seconds without a progress bar
 
 
@@ -33,7 +34,7 @@ class _TakesLists(click.Command):
             if arg in _LISTS:
                 option = arg
                 spread.append(arg)
-            elif arg.startswith("-"):
+            elif arg.startswith("-") and arg != "-":
                 option = None
                 spread.append(arg)
             elif option is not None and spread[-1] != option:
@@ -83,32 +84,54 @@ def evaluate(
     """Score a table: word pairs, analogies, relations.
 
     Each score comes with a 95 % confidence interval, and with how much of the file was used and skipped: what
-    has a word that the table lacks is skipped.
+    has a word that the table lacks is skipped. A FILE that is - is read from stdin.
     """
     from tokenspace import formats, geometry
 
     if not pairs and not analogies and not relations:
         raise click.UsageError("name something to measure: --pairs FILE, --analogies FILE or --relations")
+    if (asked := (pairs + analogies).count("-")) > 1:
+        raise click.UsageError(f"stdin can be read once, and - was given {asked} times")
+    if asked and (sys.stdin is None or sys.stdin.isatty()):
+        raise click.UsageError("- means a list from stdin, and nothing is piped there")
     table = formats.load(source)
     rules: dict[str, Any] = {"case": case, "limit": limit}
     with _Bar() as bar:
         scores = _Scores(
-            [geometry.word_pairs(table, file, compose=compose, **rules) for file in pairs],
+            [geometry.word_pairs(table, _file(file), compose=compose, **rules) for file in pairs],
             [
-                geometry.analogy_questions(table, file, method=method, progress=bar.show, **rules)
+                geometry.analogy_questions(table, _file(file), method=method, progress=bar.show, **rules)
                 for file in analogies
             ],
             geometry.relations(table, compose=compose, **rules) if relations else None,
         )
-    for score in scores.pairs:
-        if score.header is not None:
-            note(f"{score.file}: the first line was taken as a header: {shown(score.header)}")
-        if score.composed:
-            note(f"{score.file}: pairs with a word composed of its pieces: {score.composed:,}")
+    _remark(scores)
     if as_json:
         echo_json(_as_json(scores))
     else:
         _show(scores)
+
+
+def _file(given: str) -> File:
+    return sys.stdin.buffer if given == "-" else given
+
+
+def _remark(scores: _Scores) -> None:
+    for score in scores.pairs:
+        name = shown(score.file)
+        if score.header is not None:
+            note(f"{name}: the first line was taken as a header: {shown(score.header)}")
+        if score.composed:
+            note(f"{name}: pairs with a word composed of its pieces: {score.composed:,}")
+        if not score.used:
+            note(f"{name}: nothing was measured: each pair has a word that the table lacks")
+    for answers in scores.analogies:
+        if not answers.overall.total:
+            note(
+                f"{shown(answers.file)}: nothing was measured: each question has a word that the table lacks"
+            )
+    if scores.relations is not None and not any(relation.n for relation in scores.relations.relations):
+        note("relations: nothing was measured: each pair has a word that the table lacks")
 
 
 class _Scores(NamedTuple):
@@ -181,31 +204,28 @@ def _share(share: Share) -> dict[str, Any]:
 
 
 def _show(scores: _Scores) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if console.width < _WIDTH:  # whole lines that the terminal breaks, rather than columns cut to nothing
-        console = Console(highlight=False, width=_WIDTH)
     if scores.pairs:
-        grid = _grid("word pairs", "Spearman", "95 % interval", "used", "skipped")
+        grid = _Grid("word pairs", ("Spearman", "95 % interval", "used", "skipped"))
         for score in scores.pairs:
             cells = (_number(score.spearman), _span(score.interval), f"{score.used:,}", f"{score.skipped:,}")
-            grid.add_row(shown(Path(score.file).name), *cells)
-        _print(console, grid)
+            grid.add(shown(Path(score.file).name), cells)
+        grid.show()
     for answers in scores.analogies:
         method = answers.record["settings"]["method"]
-        grid = _grid(f"analogies, {method}", "%", "95 % interval", "correct", "of", "skipped")
-        _add_shares(grid, shown(Path(answers.file).name), [answers.overall], style="bold")
+        grid = _Grid(f"analogies, {method}", ("%", "95 % interval", "correct", "of", "skipped"))
+        _add_share(grid, shown(Path(answers.file).name), answers.overall, bold=True)
         if answers.syntactic.total + answers.syntactic.skipped:
-            _add_shares(grid, "", [answers.semantic, answers.syntactic], style="bold")
-        _add_shares(grid, "", answers.sections)
-        _print(console, grid)
+            for kind in (answers.semantic, answers.syntactic):
+                _add_share(grid, f"  {kind.name}", kind, bold=True)
+        for section in answers.sections:
+            _add_share(grid, f"  {shown(section.name) if section.name else '(no section)'}", section)
+        grid.show()
     if scores.relations is not None:
-        grid = _grid("relations", "mean cosine", "95 % interval", "n", "skipped")
+        grid = _Grid("relations", ("mean cosine", "95 % interval", "n", "skipped"))
         for relation in scores.relations.relations:
             cells = (_number(relation.mean), _span(relation.interval), str(relation.n), str(relation.skipped))
-            grid.add_row(relation.name, *cells)
-        _print(console, grid)
+            grid.add(relation.name, cells)
+        grid.show()
     record = scores.record()
     table, settings = record["table"], record["settings"]
     rules = f"case {settings['case']}" + (f", first {settings['limit']:,} rows" if settings["limit"] else "")
@@ -215,27 +235,42 @@ def _show(scores: _Scores) -> None:
     )
 
 
-def _grid(name: str, *columns: str) -> Grid:
-    from rich.table import Table as Grid
+class _Grid:
+    """Names on the left, numbers on the right. What the screen has no room for is taken from the names alone:
+    where even the shortest names leave too little, the terminal breaks the lines.
+    """
 
-    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    grid.add_column(name, overflow="ellipsis", no_wrap=True, min_width=24)
-    for column in columns:
-        grid.add_column(column, justify="right", no_wrap=True)
-    return grid
+    def __init__(self, title: str, columns: Sequence[str]):
+        self._rows = [(title, tuple(columns), True)]
+
+    def add(self, name: str, cells: Sequence[str], bold: bool = False) -> None:
+        self._rows.append((name, tuple(cells), bold))
+
+    def show(self) -> None:
+        from rich.cells import cell_len
+        from rich.text import Text
+
+        from tokenspace.cli.picture import screen
+
+        widths = [
+            max(map(len, column)) for column in zip(*(cells for _, cells, _ in self._rows), strict=True)
+        ]
+        room = screen().width - sum(_GAP + width for width in widths)
+        longest = max(cell_len(name) for name, _, _ in self._rows)
+        for name, cells, bold in self._rows:
+            label = Text(name)
+            label.truncate(max(_NAME, min(room, max(longest, _COMMON_NAME))), overflow="ellipsis", pad=True)
+            numbers = "".join(
+                " " * _GAP + cell.rjust(width) for cell, width in zip(cells, widths, strict=True)
+            )
+            click.echo(click.style(label.plain + numbers, bold=bold or None))
+        click.echo()
 
 
-def _add_shares(grid: Grid, name: str, shares: Sequence[Share], style: str = "") -> None:
-    for share in shares:
-        accuracy = "–" if share.accuracy is None else f"{100 * share.accuracy:.2f}"
-        counts = (f"{share.correct:,}", f"{share.total:,}", f"{share.skipped:,}")
-        label = name or "  " + (shown(share.name) if share.name else "(no section)")
-        grid.add_row(label, accuracy, _span(share.interval, 100, 1), *counts, style=style)
-
-
-def _print(console: Console, grid: Grid) -> None:
-    console.print(grid)
-    console.print()
+def _add_share(grid: _Grid, label: str, share: Share, bold: bool = False) -> None:
+    accuracy = "–" if share.accuracy is None else f"{100 * share.accuracy:.2f}"
+    counts = (f"{share.correct:,}", f"{share.total:,}", f"{share.skipped:,}")
+    grid.add(label, (accuracy, _span(share.interval, 100, 1), *counts), bold)
 
 
 def _number(value: float | None) -> str:
@@ -272,10 +307,11 @@ class _Bar:
         self._bar.update(self._task, completed=done, total=total)
 
     def _start(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-        console = Console(stderr=True)
+        from tokenspace.cli.picture import screen
+
+        console = screen(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
         self._task = self._bar.add_task("analogies", total=None)

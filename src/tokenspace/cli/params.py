@@ -287,12 +287,12 @@ def _share(fraction: float) -> str:
 
 def _short(number: int, billion: str = "B") -> str:
     """
-    >>> _short(999), _short(38_597_376), _short(174_604_259_328), _short(2_500_000_000, "G")
-    ('999', '38.6 M', '174.6 B', '2.5 G')
+    >>> _short(999), _short(38_597_376), _short(174_604_259_328), _short(2_500_000_000, "G"), _short(2**63)
+    ('999', '38.6 M', '174.6 B', '2.5 G', '9,223,372.0 T')
     """
     for size, letter in ((10**12, "T"), (10**9, billion), (10**6, "M"), (10**3, "k")):
         if number >= size:
-            return f"{number / size:.1f} {letter}"
+            return f"{number / size:,.1f} {letter}"
     return str(number)
 
 

@@ -13,7 +13,7 @@ from tokenspace.geometry.neighbors import Hit, best, comparable_blocks, dots
 from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
 
-EPSILON = np.float32(0.001)  # Levy & Goldberg 2014, under eq. 5
+EPSILON = np.float32(0.001)  # Levy & Goldberg 2014, §6
 
 Method = Literal["3cosadd", "3cosmul"]
 

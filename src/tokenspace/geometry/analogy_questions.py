@@ -11,21 +11,20 @@ again in float64, so that the answer depends neither on how BLAS orders its sums
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from tokenspace import text
 from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.geometry.analogy import EPSILON, Method
 from tokenspace.geometry.cosine import unit_rows
-from tokenspace.geometry.evaluation import Case, WordRows, fault, numbered_lines, opened, record
+from tokenspace.geometry.evaluation import Case, File, Source, WordRows, fault, numbered_lines, opened, record
 from tokenspace.geometry.neighbors import BLOCK, dots
 from tokenspace.geometry.statistics import Interval, share_interval
 from tokenspace.shapes import Array, Float, Int
+from tokenspace.shown import shown
 from tokenspace.table import Table, check_finite
 
 QUESTIONS_AT_ONCE = 2_048
@@ -75,13 +74,14 @@ class _Question(NamedTuple):
 
 def analogy_questions(
     table: Table,
-    file: str | os.PathLike[str],
+    file: File,
     method: Method = "3cosadd",
     case: Case = "lower",
-    limit: int | None = None,
+    limit: SupportsIndex | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AnalogyScore:
-    """Ask the table every question of ``file``; the answer is the row that ``method`` scores best.
+    """Ask the table every question of ``file``, a path or an open binary stream; the answer is the row that
+    ``method`` scores best.
 
     The methods are those of ``analogy``. Every row competes, or the first ``limit``, but for those that
     read as a, b or c (in any case, with ``case="lower"``) and those that no token names; the lowest id wins
@@ -89,9 +89,12 @@ def analogy_questions(
     vocabulary is skipped; words are never composed here, because an answer must be a row. ``progress(done,
     total)`` hears of every batch of questions.
 
-    This counts as gensim's ``evaluate_word_analogies`` does, given the same ``restrict_vocab``.
+    With 3CosAdd this counts as gensim's ``evaluate_word_analogies`` does, given the same ``restrict_vocab``.
+    gensim has no 3CosMul there, and takes its answer from its five best rows only: the two part where all
+    five read as inputs.
     ``TableFormatError`` names the file and line of a question that isn't four words, and the row of the table
-    that holds NaN or infinity; ``CorpusError`` if the file is missing or no text.
+    that holds NaN or infinity; ``CorpusError`` if the file is missing, no text, or not one file;
+    ``ShapeError`` for a method that is not known or a limit that is no number of rows.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -125,7 +128,7 @@ def analogy_questions(
     sections = _sections(names, questions, known, right)
     syntactic = [section.name.startswith("gram") for section in sections]
     return AnalogyScore(
-        file=str(file),
+        file=source.name,
         overall=_sum("all", sections),
         semantic=_sum("semantic", [s for s, is_form in zip(sections, syntactic, strict=True) if not is_form]),
         syntactic=_sum("syntactic", [s for s, is_form in zip(sections, syntactic, strict=True) if is_form]),
@@ -251,23 +254,23 @@ class _Best:
         return self._score(*(dots(rows, self._inputs[self._at[questions, side]]) for side in range(3)))
 
 
-def _read(file: text.TextFile) -> tuple[list[str], list[_Question]]:
+def _read(source: Source) -> tuple[list[str], list[_Question]]:
     """Section names, and the questions with the section that each belongs to."""
     names: list[str] = []
     questions = []
-    for line_number, line in numbered_lines(file):
+    for line_number, line in numbered_lines(source):
         if line.startswith(":"):
             names.append(line[1:].strip())
             continue
         words = line.split()
         if len(words) != 4:
             what = f"a question is four words, found {len(words)} (a section begins with a colon)"
-            raise fault(file, line_number, what, line)
+            raise fault(source, line_number, what, line)
         if not names:
             names.append("")  # some files have no sections
         questions.append(_Question(len(names) - 1, (words[0], words[1], words[2], words[3])))
     if not questions:
-        raise TableFormatError(f"{file.path} holds no analogies; each line must be four words")
+        raise TableFormatError(f"{shown(source.name)} holds no analogies; each line must be four words")
     return names, questions
 
 

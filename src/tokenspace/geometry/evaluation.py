@@ -11,22 +11,27 @@ Three rules decide a score as much as the table does, so each is a parameter tha
 from __future__ import annotations
 
 import hashlib
+import io
+import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from tokenspace import __version__, text
-from tokenspace.errors import ShapeError, TableFormatError
+from tokenspace.errors import CorpusError, ShapeError, TableFormatError
 from tokenspace.geometry.cosine import cosine
 from tokenspace.shapes import Array, Float
+from tokenspace.shown import shown
 from tokenspace.table import Table, check_finite
 from tokenspace.vocab import WORD_START
 
 Case = Literal["lower", "keep"]
+File = str | os.PathLike[str] | text.Stream
 
 ROWS_AT_ONCE = 8_192  # of table rows hashed, and of pairs compared
+LARGEST_FILE = 2**26  # bytes; Google's 19,544 questions are 0.6 MB
 _SHOWN = 60  # characters of a faulty line
 
 
@@ -41,14 +46,12 @@ class WordRows:
     True
     """
 
-    def __init__(self, table: Table, case: Case = "lower", limit: int | None = None):
+    def __init__(self, table: Table, case: Case = "lower", limit: SupportsIndex | None = None):
         if case not in ("lower", "keep"):
             raise ShapeError(f"case {case!r} is not known; allowed: lower, keep")
-        if limit is not None and (isinstance(limit, bool) or limit < 1):
-            raise ShapeError(f"limit must be at least 1 row, found {limit}")
         self.table = table
         self.case = case
-        self.limit = len(table) if limit is None else min(limit, len(table))
+        self.limit = len(table) if limit is None else min(_row_count(limit), len(table))
         self._encoding = table.vocab.encoding
         self._first: dict[str, int] = {}
         self._more: dict[str, list[int]] = {}  # where several rows read alike, those after the first
@@ -137,26 +140,41 @@ def pair_cosines(words: WordRows, pairs: Sequence[tuple[str, str]], compose: boo
     return PairCosines(values, known, composed)
 
 
-def numbered_lines(file: text.TextFile) -> Iterator[tuple[int, str]]:
+class Source(NamedTuple):
+    """A file of pairs or questions: its name as it was given, what it was, and all that it holds."""
+
+    name: str
+    file: text.TextFile
+    content: str
+
+
+def opened(file: File) -> Source:
+    """The one file or open binary stream, read once; ``CorpusError`` if it is missing or no UTF-8 text."""
+    if isinstance(file, io.TextIOBase) or not (isinstance(file, (str, os.PathLike)) or hasattr(file, "read")):
+        raise CorpusError(
+            f"a score is that of one file: a path, or a stream of bytes; found {type(file).__name__}; "
+            "of several files, score each by itself"
+        )
+    described, content = text.read(file, LARGEST_FILE)
+    name = os.fspath(file) if isinstance(file, (str, os.PathLike)) else str(described.path)
+    return Source(name, described, content)
+
+
+def numbered_lines(source: Source) -> Iterator[tuple[int, str]]:
     """(line number from 1, line) of each line that is neither blank nor a comment, which begins with #."""
-    for n, line in enumerate(text.lines([file]), start=1):
-        line = line.strip("\r\n")
+    for n, line in enumerate(io.StringIO(source.content, newline=None), start=1):
+        line = line.rstrip("\n")
         if line.strip() and not line.startswith("#"):
             yield n, line
 
 
-def fault(file: text.TextFile, line_number: int, what: str, line: str) -> TableFormatError:
+def fault(source: Source, line_number: int, what: str, line: str) -> TableFormatError:
     """The error for a line that is not what it should be: file, line number, and the line's beginning."""
-    shown = line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
-    return TableFormatError(f"{file.path}, line {line_number:,}: {what}; the line is {shown!r}")
+    begin = line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+    return TableFormatError(f"{shown(source.name)}, line {line_number:,}: {what}; the line is {begin!r}")
 
 
-def opened(file: str | os.PathLike[str]) -> text.TextFile:
-    """The one file, read to its end and hashed; ``CorpusError`` if it is missing or no UTF-8 text."""
-    return text.check(file)[0]
-
-
-def record(words: WordRows, file: text.TextFile, **settings: Any) -> dict[str, Any]:
+def record(words: WordRows, source: Source, **settings: Any) -> dict[str, Any]:
     """What it takes to repeat a measurement, in plain JSON values."""
     table = words.table
     limit = words.limit if words.limit < len(table) else None
@@ -169,7 +187,7 @@ def record(words: WordRows, file: text.TextFile, **settings: Any) -> dict[str, A
             "dtype": table.weight.dtype.name,
         },
         "settings": {"case": words.case, "limit": limit, **settings},
-        "file": file.description(),
+        "file": source.file.description(),
     }
 
 
@@ -194,6 +212,16 @@ def table_sha256(table: Table) -> str:
     digest.update(table.vocab.offsets.astype("<i8", copy=False).tobytes())
     digest.update(table.vocab.data.tobytes())
     return digest.hexdigest()
+
+
+def _row_count(limit: SupportsIndex) -> int:
+    try:
+        count = 0 if isinstance(limit, bool) else operator.index(limit)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ShapeError(f"limit must be at least 1 row, a whole number or None; found {limit!r}")
+    return count
 
 
 def _mean_row(table: Table, ids: Iterable[int]) -> Float[Array, " D"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from tokenspace.geometry.evaluation import Case, WordRows, numbered_lines, opened, pair_cosines, record
 from tokenspace.geometry.statistics import Interval, mean_interval
@@ -42,7 +42,7 @@ class RelationsScore:
 
 
 def relations(
-    table: Table, case: Case = "lower", limit: int | None = None, compose: bool = False
+    table: Table, case: Case = "lower", limit: SupportsIndex | None = None, compose: bool = False
 ) -> RelationsScore:
     """The mean cosine of each relation's word pairs in ``table``; for the three rules see ``evaluation``.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from tokenspace.errors import ShapeError
-from tokenspace.shapes import Array, ArrayLike, Float
+from tokenspace.shapes import Array, ArrayLike, Float, Int
 
 LEVEL = 0.95
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)  # 1.96
@@ -28,19 +29,20 @@ def mean_ranks(values: ArrayLike) -> Float[Array, " N"]:
     >>> mean_ranks([30, 10, 20, 20])
     array([4. , 1. , 2.5, 2.5])
     """
-    _, place, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    _, place, counts = np.unique(_numbers(values, "ranks"), return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> float | None:
     """Spearman's ρ (1904): the product-moment correlation of the ranks, ties sharing their mean rank.
 
-    None where it is not defined: fewer than two values, or all values of one side equal.
+    None where it is not defined: fewer than two values, or all values of one side equal. ``ShapeError`` for
+    lists of two lengths, and for NaN, which has no rank.
 
     >>> spearman([1, 2, 3, 4], [10, 20, 40, 30])
     0.8
     """
-    left, right = np.asarray(a), np.asarray(b)
+    left, right = (_numbers(side, "a rank correlation") for side in (a, b))
     if left.ndim != 1 or left.shape != right.shape:
         raise ShapeError(
             f"a rank correlation needs two lists of one length, found shapes {left.shape} and {right.shape}"
@@ -52,29 +54,36 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float | None:
     return min(1.0, max(-1.0, float(x @ y) / spread)) if spread > 0 else None
 
 
-def spearman_interval(rho: float, n: int) -> Interval | None:
+def spearman_interval(rho: float, n: SupportsIndex) -> Interval | None:
     """Where the ρ of ``n`` pairs may truly lie: Fisher's z = artanh ρ with the variance (1 + ρ²/2) / (n - 3)
     that Bonett & Wright (2000, Psychometrika 65:1) give for Spearman's coefficient.
 
-    None where the formula says nothing: n ≤ 3, or |ρ| = 1.
+    None where the formula says nothing: n ≤ 3, or |ρ| = 1. ``ShapeError`` for a ρ outside -1 … 1.
 
     >>> low, high = spearman_interval(0.666, 337)
     >>> round(low, 3), round(high, 3)
     (0.595, 0.727)
     """
-    if n <= 3 or abs(rho) >= 1:
+    n = _count("n", n)
+    if not -1 <= rho <= 1:
+        raise ShapeError(f"a correlation lies from -1 to 1, found {rho!r}")
+    if n <= 3 or abs(rho) == 1:
         return None
     half = _Z * math.sqrt((1 + rho * rho / 2) / (n - 3))
     return Interval(math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half))
 
 
-def share_interval(hits: int, n: int) -> Interval | None:
+def share_interval(hits: SupportsIndex, n: SupportsIndex) -> Interval | None:
     """Where the share of which ``hits`` of ``n`` is a sample may truly lie (Wilson 1927). None if n = 0.
+    ``ShapeError`` unless 0 ≤ hits ≤ n.
 
     >>> low, high = share_interval(9, 10)
     >>> round(low, 3), round(high, 3)
     (0.596, 0.982)
     """
+    hits, n = _count("hits", hits), _count("n", n)
+    if hits > n:
+        raise ShapeError(f"hits are some of n, found {hits:,} of {n:,}; were the two exchanged?")
     if n == 0:
         return None
     share, z2 = hits / n, _Z * _Z
@@ -85,16 +94,48 @@ def share_interval(hits: int, n: int) -> Interval | None:
     return Interval(low, high)
 
 
-def mean_interval(values: Float[Array, " N"]) -> Interval | None:
+def mean_interval(values: ArrayLike) -> Interval | None:
     """Where the mean of which ``values`` are a sample may truly lie: mean ± 1.96 s / √n, the large-sample
     interval (n of a hundred or more), s with n - 1. None for fewer than two values.
+    ``ShapeError`` if the values are no list of numbers, or hold NaN.
 
-    >>> low, high = mean_interval(np.array([0.0, 1.0] * 50))
+    >>> low, high = mean_interval([0.0, 1.0] * 50)
     >>> round(low, 3), round(high, 3)
     (0.402, 0.598)
     """
-    if values.size < 2:
+    numbers = _numbers(values, "a mean")
+    if numbers.ndim != 1:
+        raise ShapeError(f"a mean's interval needs one list of numbers, found the shape {numbers.shape}")
+    if numbers.size < 2:
         return None
-    center = float(values.mean())
-    half = _Z * float(values.std(ddof=1)) / math.sqrt(values.size)
+    center = float(numbers.mean())
+    half = _Z * float(numbers.std(ddof=1)) / math.sqrt(numbers.size)
     return Interval(center - half, center + half)
+
+
+def _numbers(values: ArrayLike, what: str) -> Float[Array, "*axes"] | Int[Array, "*axes"]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of several lengths
+        raise ShapeError(f"{what} needs one list of numbers ({error})") from None
+    if array.size == 0:
+        return array.astype(np.float64)
+    if array.dtype.kind == "V":  # bfloat16, float8: numbers that NumPy itself doesn't know
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "iuf":
+        raise ShapeError(f"{what} needs numbers, found {array.dtype} (first value: {array.flat[0]!r})")
+    if np.isnan(array).any():
+        raise ShapeError(
+            f"{what} needs numbers, found NaN at {int(np.isnan(array).argmax()):,}; leave it out"
+        )
+    return array
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ShapeError(f"{name} must be a whole number from 0 on, found {value!r}")
+    return number

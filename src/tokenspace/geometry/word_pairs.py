@@ -2,7 +2,7 @@ r"""Do a table's cosines rank word pairs as people do?
 
 A file holds one pair a line, two words and a score, in columns parted by tabs, else by commas (as CSV, quotes
 allowed), else by spaces; the first line decides. Blank lines and lines that begin with # are left out. The
-first line that is left may be a header: its score is no number::
+first line that is left may be a header: where its score would be stands a word, which no digit begins::
 
     # WordSim-353
     word 1 \t word 2 \t score
@@ -13,14 +13,23 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
-from tokenspace import text
 from tokenspace.errors import TableFormatError
-from tokenspace.geometry.evaluation import Case, WordRows, fault, numbered_lines, opened, pair_cosines, record
+from tokenspace.geometry.evaluation import (
+    Case,
+    File,
+    Source,
+    WordRows,
+    fault,
+    numbered_lines,
+    opened,
+    pair_cosines,
+    record,
+)
 from tokenspace.geometry.statistics import Interval, spearman, spearman_interval
+from tokenspace.shown import shown
 from tokenspace.table import Table
 
 _NAMES = {"\t": "tabs", ",": "commas", " ": "spaces"}
@@ -48,15 +57,17 @@ class PairsScore:
 
 def word_pairs(
     table: Table,
-    file: str | os.PathLike[str],
+    file: File,
     case: Case = "lower",
-    limit: int | None = None,
+    limit: SupportsIndex | None = None,
     compose: bool = False,
 ) -> PairsScore:
-    """Spearman's ρ between the cosines of the pairs in ``file`` and their scores.
+    """Spearman's ρ between the cosines of the pairs in ``file``, a path or an open binary stream, and their
+    scores.
 
     ``case``, ``limit``, ``compose``: see ``evaluation``. ``TableFormatError`` names the file and line of
-    whatever is no pair; ``CorpusError`` if the file is missing or no text.
+    whatever is no pair; ``CorpusError`` if the file is missing, no text, or not one file; ``ShapeError`` for
+    a limit that is no number of rows.
     With the defaults, the pairs that are used and the ρ are those of gensim's ``evaluate_word_pairs``, given
     the same ``restrict_vocab``.
 
@@ -77,7 +88,7 @@ def word_pairs(
     used = len(cosines.known)
     rho = spearman(cosines.values, [judged[n] for n in cosines.known])
     return PairsScore(
-        file=str(file),
+        file=source.name,
         spearman=rho,
         interval=None if rho is None else spearman_interval(rho, used),
         used=used,
@@ -88,27 +99,29 @@ def word_pairs(
     )
 
 
-def _read(file: text.TextFile) -> tuple[str | None, list[tuple[str, str]], list[float]]:
+def _read(source: Source) -> tuple[str | None, list[tuple[str, str]], list[float]]:
     """The header, if there is one, the pairs, and their scores."""
     header, delimiter = None, ""
     pairs, scores = [], []
-    for n, (line_number, line) in enumerate(numbered_lines(file)):
+    for n, (line_number, line) in enumerate(numbered_lines(source)):
         delimiter = delimiter or next((mark for mark in "\t," if mark in line), " ")
-        columns = _columns(file, line_number, line, delimiter)
+        columns = _columns(source, line_number, line, delimiter)
         score = _number(columns[2])
-        if score is None and n == 0:
+        if score is None and n == 0 and not columns[2].lstrip("+-.,")[:1].isdigit():  # 7,5 is no title
             header = line.strip()
             continue
         if score is None or not math.isfinite(score):
-            raise fault(file, line_number, f"the score must be a finite number, found {columns[2]!r}", line)
+            raise fault(source, line_number, f"the score must be a finite number, found {columns[2]!r}", line)
         pairs.append((columns[0], columns[1]))
         scores.append(score)
     if not pairs:
-        raise TableFormatError(f"{file.path} holds no word pairs; each line must be two words and a score")
+        raise TableFormatError(
+            f"{shown(source.name)} holds no word pairs; each line must be two words and a score"
+        )
     return header, pairs, scores
 
 
-def _columns(file: text.TextFile, line_number: int, line: str, delimiter: str) -> list[str]:
+def _columns(source: Source, line_number: int, line: str, delimiter: str) -> list[str]:
     try:
         if delimiter == " ":
             columns = line.split()
@@ -117,12 +130,12 @@ def _columns(file: text.TextFile, line_number: int, line: str, delimiter: str) -
         else:
             columns = next(csv.reader([line], skipinitialspace=True))
     except csv.Error as error:
-        raise fault(file, line_number, f"it can't be read as CSV ({error})", line) from None
+        raise fault(source, line_number, f"it can't be read as CSV ({error})", line) from None
     columns = [column.strip() for column in columns]
     if len(columns) != 3 or not all(columns):
         empty = ", one of them empty" if len(columns) == 3 else ""
         found = f"{len(columns)} column{'s' * (len(columns) != 1)} between {_NAMES[delimiter]}{empty}"
-        raise fault(file, line_number, f"a pair is two words and a score, found {found}", line)
+        raise fault(source, line_number, f"a pair is two words and a score, found {found}", line)
     return columns
 
 

@@ -25,7 +25,9 @@ Kaplan et al. 2020 (Scaling Laws for Neural Language Models), eq. 2.1, count the
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, fields, replace
+from typing import SupportsIndex
 
 from tokenspace.errors import ShapeError
 from tokenspace.models.architectures import GPT2
@@ -146,8 +148,9 @@ def doubled(model: Model) -> Model:
     )
 
 
-def table_parameters(vocab: int, dim: int) -> int:
-    """V·D, the numbers of a table by itself; ``ShapeError`` for sizes that no table has.
+def table_parameters(vocab: SupportsIndex, dim: SupportsIndex) -> int:
+    """V·D, the numbers of a table by itself; ``ShapeError`` for sizes that no table has, or that are no
+    integers.
 
     >>> table_parameters(50_000, 64)
     3200000
@@ -156,30 +159,36 @@ def table_parameters(vocab: int, dim: int) -> int:
     ...
     tokenspace.errors.ShapeError: vocab is 0; it must be at least 1
     """
-    _check_sizes(vocab=vocab, dim=dim)
-    return vocab * dim
+    rows, width = _sizes(vocab=vocab, dim=dim)
+    return rows * width
 
 
-def gpt2_shaped(vocab: int, dim: int, layers: int, ffn: int | None = None, tied: bool = True) -> Model:
+def gpt2_shaped(
+    vocab: SupportsIndex,
+    dim: SupportsIndex,
+    layers: SupportsIndex,
+    ffn: SupportsIndex | None = None,
+    tied: bool = True,
+) -> Model:
     """A decoder of any size, built as GPT-2: 1,024 learned positions, biases, LayerNorm; F is 4·D by default.
 
-    The number of heads changes no count. ``ShapeError`` for sizes that no model has.
+    The number of heads changes no count. ``ShapeError`` for sizes that no model has, or that are no integers.
 
     >>> count(gpt2_shaped(50257, 768, 12)).total
     124439808
     """
-    ffn = 4 * dim if ffn is None else ffn
-    _check_sizes(vocab=vocab, dim=dim, layers=layers, ffn=ffn)
+    rows, width, depth = _sizes(vocab=vocab, dim=dim, layers=layers)
+    (inner,) = (4 * width,) if ffn is None else _sizes(ffn=ffn)
     model = Model(
         "a decoder shaped as GPT-2",
-        dim,
-        layers,
+        width,
+        depth,
         1,
-        ffn,
+        inner,
         family="own",
         architecture=GPT2,
-        vocab=vocab,
-        tokens=vocab,
+        vocab=rows,
+        tokens=rows,
         tokenizer="any tokenizer",
         tied=tied,
         position_rows=1024,
@@ -190,17 +199,26 @@ def gpt2_shaped(vocab: int, dim: int, layers: int, ffn: int | None = None, tied:
     return model
 
 
-def _check_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
+def _sizes(**given: SupportsIndex) -> list[int]:
+    """The sizes as Python's integers, which don't overflow."""
+    sizes: dict[str, int] = {}
+    for name, value in given.items():
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            sizes[name] = size = operator.index(value)
+        except TypeError:
+            raise ShapeError(f"{name} must be an integer, found {value!r}; it counts something") from None
         if size < 1:
             raise ShapeError(f"{name} is {size:,}; it must be at least 1")
         if size > LARGEST:
             raise ShapeError(f"{name} is too large to index ({len(str(size))} digits); at most {LARGEST:,}")
-    if sizes["vocab"] * sizes["dim"] > LARGEST:
+    if sizes.get("vocab", 0) * sizes.get("dim", 0) > LARGEST:
         raise ShapeError(
             f"a table of {sizes['vocab']:,} × {sizes['dim']:,} numbers can't be indexed; "
             f"at most {LARGEST:,} can: give a smaller vocab or dim"
         )
+    return list(sizes.values())
 
 
 def _attention_matrices(model: Model) -> int:
