@@ -63,3 +63,10 @@ def test_places_that_can_not_be_written(tmp_path):
         check_writable("/proc/out")  # whoever asks, root too
     with pytest.raises(OutputError, match="can't write"), replacing(tmp_path / ("x" * 300)) as fresh:
         fresh.write_text("never")
+
+
+def test_the_error_of_one_file_inside_another_is_said_once(tmp_path):
+    inner = pytest.raises(OutputError, match=r"^can't write [^:]*/inner/x: there is no directory")
+    with inner, replacing(tmp_path / "outer"), replacing(tmp_path / "inner" / "x"):
+        pass
+    assert os.listdir(tmp_path) == []

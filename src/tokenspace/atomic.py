@@ -35,6 +35,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         fresh.chmod(mode)
         fresh.replace(target)
         _sync_folder(target.parent)
+    except OutputError:
+        raise  # another file's, written while this one was
     except OSError as error:
         raise OutputError(f"can't write {target}: {error.strerror or error}") from None
     finally:

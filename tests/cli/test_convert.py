@@ -29,7 +29,8 @@ def test_the_choices_are_the_library_s():
 
 
 def test_json_is_as_designed(tmp_path):
-    result = run("wordnet", str(tmp_path / "w.npy"), "--json")
+    files = [str(tmp_path / "w.npy"), str(tmp_path / "w.vocab.txt")]
+    result = run("wordnet", files[0], "--json")
     assert json.loads(result.stdout) == {
         "rows": 33_003,
         "dim": 100,
@@ -38,6 +39,7 @@ def test_json_is_as_designed(tmp_path):
         "lost": ["tokenizer", "special", "provenance"],
         "left_out": [],
         "repeated": 0,
+        "files": files,
     }
     assert result.stderr == ""
 
@@ -47,8 +49,8 @@ def test_what_is_lost_is_said(awkward, tmp_path):
     result = run(awkward, out, "--to", "word2vec-binary", "--allow-loss")
     assert result.stdout == f"{out}: 2 rows × 2, word2vec-binary; read back: tokens and values equal\n"
     assert result.stderr.splitlines() == [
-        "left out 2 rows whose tokens word2vec-binary can't hold: 'a b', '\\n'",
-        "1 tokens repeat an earlier one; each keeps its row here, gensim reads the first",
+        "left out 2 rows that word2vec-binary can't hold: 'a b', '\\n'",
+        "1 token repeats an earlier one; each keeps its row here, gensim reads the first",
         "word2vec-binary has no place for the width of its numbers (written as float32: the same values)",
         "word2vec-binary has no place for which tokens are special",
     ]
@@ -59,9 +61,22 @@ def test_a_token_that_would_be_lost_is_one_line_and_status_1(awkward, tmp_path):
     result = run(awkward, str(tmp_path / "w.vec"), exit_code=1)
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
-    assert "token 'a b' at id 0 (and 1 more such tokens) would not be read back" in result.stderr
+    assert "token 'a b' at id 0 (and 1 more such token) would not be read back" in result.stderr
     assert not (tmp_path / "w.vec").exists()
 
 
 def test_an_unknown_format_is_a_usage_mistake(awkward, tmp_path):
     run(awkward, str(tmp_path / "w"), "--to", "gguf", exit_code=2)
+
+
+def test_names_of_files_can_not_drive_the_terminal(awkward, tmp_path):
+    result = run(awkward, str(tmp_path / "\x1b[31m.npy"), "--allow-loss")
+    assert "\x1b" not in result.stdout + result.stderr
+    assert r"\x1b[31m.vocab.txt'" in result.stdout
+
+
+def test_gensim_reads_no_npy(tmp_path):
+    ts.save(ts.Table(np.ones((3, 2), np.float32), ts.Vocab(["a", "a", "a"])), tmp_path / "in")
+    note = "2 tokens repeat an earlier one; each keeps its row here"
+    assert run(str(tmp_path / "in"), str(tmp_path / "w.npy")).stderr == f"{note}\n"
+    assert run(str(tmp_path / "in"), str(tmp_path / "w.txt")).stderr == f"{note}, gensim reads the first\n"

@@ -2,11 +2,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
+from safetensors.numpy import save_file
 
 import tokenspace as ts
 from tokenspace import formats
-from tokenspace.errors import TableFormatError, VocabError
+from tokenspace.errors import OutputError, TableFormatError, VocabError
+from tokenspace.formats import glove, native, word2vec
+from tokenspace.formats import numpy as npy
 from tokenspace.formats.convert import convert, losses
+from tokenspace.formats.tokens import LONGEST_TOKEN
 
 FILES = {"t.vec": "word2vec-text", "t.bin": "word2vec-binary", "t.txt": "glove", "t.npy": "numpy"}
 
@@ -37,9 +41,10 @@ def test_30_000_rows_go_and_come_back_and_gensim_reads_them(file, name, built_in
     ts.save(built_in, tmp_path / "in.safetensors")
     there = convert(tmp_path / "in.safetensors", tmp_path / file)
     dtype = [] if name == "numpy" else ["dtype"]
-    assert there == (30_000, 100, name, True, [*dtype, "tokenizer", "special", "provenance"], [], 0)
+    files = [str(tmp_path / file), *([str(tmp_path / "t.vocab.txt")] if name == "numpy" else [])]
+    assert there == (30_000, 100, name, True, [*dtype, "tokenizer", "special", "provenance"], [], 0, files)
     back = convert(tmp_path / file, tmp_path / "back.safetensors")
-    assert back == (30_000, 100, "native", True, [], [], 0)
+    assert back[:-1] == (30_000, 100, "native", True, [], [], 0)
     again = ts.load(tmp_path / "back.safetensors")
     assert list(again.vocab) == list(built_in.vocab)
     bits = np.asarray(built_in.weight, np.float32).view(np.uint32)
@@ -66,11 +71,12 @@ def table(*tokens: str, special: tuple[int, ...] = ()) -> ts.Table:
 def test_a_token_that_would_be_lost_is_an_error_unless_asked_for(tmp_path):
     ts.save(table("a b", "c", "\n", "[SEP]", special=(3,)), tmp_path / "in")
     (tmp_path / "out").write_bytes(b"old")
-    with pytest.raises(VocabError, match=r"token 'a b' at id 0 \(and 1 more such tokens\)"):
+    with pytest.raises(VocabError, match=r"token 'a b' at id 0 \(and 1 more such token\)"):
         convert(tmp_path / "in", tmp_path / "out", "word2vec-text")
     assert (tmp_path / "out").read_bytes() == b"old"
     done = convert(tmp_path / "in", tmp_path / "out", "word2vec-text", allow_loss=True)
-    assert done == (2, 2, "word2vec-text", False, ["rows", "special"], ["a b", "\n"], 0)
+    files = [str(tmp_path / "out")]
+    assert done == (2, 2, "word2vec-text", False, ["rows", "special"], ["a b", "\n"], 0, files)
     again = ts.load(tmp_path / "out")
     assert list(again.vocab) == ["c", "[SEP]"]
     assert again.weight.tolist() == [[2, 3], [6, 7]]
@@ -93,10 +99,37 @@ def test_repeated_tokens_are_counted(tmp_path):
     assert convert(tmp_path / "in", tmp_path / "out.vec").repeated == 1
 
 
-def test_a_file_can_be_converted_onto_itself(tmp_path):
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_a_table_is_not_written_onto_itself(name, tmp_path):
+    ts.save(table("a", "b"), tmp_path / "t", name)
+    (tmp_path / "link").symlink_to("t")
+    before = (tmp_path / "t").read_bytes()
+    for out in ("t", "link"):
+        with pytest.raises(OutputError, match=r"is read from it; name another file"):
+            convert(tmp_path / "t", tmp_path / out, "native")
+    assert (tmp_path / "t").read_bytes() == before
+
+
+def test_nor_onto_any_file_it_is_read_from(tmp_path, write, monkeypatch):
     ts.save(table("a", "b"), tmp_path / "t.npy")
-    assert convert(tmp_path / "t.npy", tmp_path / "t.npy").lossless
-    assert ts.load(tmp_path / "t.npy").weight.tolist() == [[0, 1], [2, 3]]
+    with pytest.raises(OutputError, match=r"t\.vocab\.txt: .*t\.npy is read from it"):
+        convert(tmp_path / "t.npy", tmp_path / "t.vocab.txt")
+    ts.save(table("a", "b"), tmp_path / "u.vocab.txt", "glove")
+    (tmp_path / "u.npy").write_bytes(b"")
+    with pytest.raises(OutputError, match=r"u\.vocab\.txt is read from it"):
+        convert(tmp_path / "u.vocab.txt", tmp_path / "u.npy")
+    assert ts.load(tmp_path / "u.vocab.txt").weight.tolist() == [[0, 1], [2, 3]]
+    model = tmp_path / "model"
+    model.mkdir()
+    write("model/config.json", '{"vocab_size": 2}')
+    write("model/vocab.txt", "[UNK]\na\n")
+    save_file({"embeddings.word_embeddings.weight": np.ones((2, 4), np.float32)}, model / "model.safetensors")
+    with pytest.raises(OutputError, match=r"is read from it"):
+        convert(model, model / "model.safetensors")
+    ts.save(table("a", "b"), tmp_path / "built-in")
+    monkeypatch.setitem(formats.BUILT_IN, "wordnet", tmp_path / "built-in")
+    with pytest.raises(OutputError, match=r"wordnet is read from it"):
+        convert("wordnet", tmp_path / "built-in")
 
 
 def test_bfloat16_keeps_its_values(tmp_path):
@@ -114,7 +147,40 @@ def test_a_file_that_reads_back_differently_is_not_called_equal(damage, tmp_path
         "sign of zero": ts.Table(np.array([[-0.0, 1], [2, 3]], np.float32), ts.Vocab(["a", "b"])),
         "token": table("a", "c"),
     }[damage]
-    broken = formats.FORMATS["glove"]._replace(load=lambda path: other)
-    monkeypatch.setitem(formats.FORMATS, "glove", broken)
+    monkeypatch.setattr(glove, "load", lambda path: other)
+    (tmp_path / "out.txt").write_text("old 1\n")
     with pytest.raises(TableFormatError, match="reads back as another table"):
         convert(tmp_path / "in", tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_text() == "old 1\n"
+
+
+@pytest.mark.parametrize("error", [TableFormatError("damaged"), KeyboardInterrupt()])
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_the_old_table_stays_until_the_new_one_is_read_back(name, error, tmp_path, monkeypatch):
+    module = {"native": native, "glove": glove, "numpy": npy}.get(name, word2vec)
+    ts.save(table("old"), tmp_path / "out", name)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(module, "_load" if name == "numpy" else "load", fail)
+    with pytest.raises(type(error)):
+        convert("wordnet", tmp_path / "out", name)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["word2vec-text", "word2vec-binary", "glove"])
+def test_the_longest_token(name, tmp_path):
+    ts.save(table("a" * LONGEST_TOKEN, "b"), tmp_path / "in")
+    assert convert(tmp_path / "in", tmp_path / "out", name).lossless
+    before = (tmp_path / "out").read_bytes()
+    ts.save(table("b", "a" * (LONGEST_TOKEN + 1)), tmp_path / "in")
+    with pytest.raises(VocabError, match=r"token 'aaa.{0,50}…' at id 1 .* it has 65,537 bytes"):
+        ts.save(ts.load(tmp_path / "in"), tmp_path / "out", name)
+    assert (tmp_path / "out").read_bytes() == before
+
+
+def test_a_format_that_is_none():
+    with pytest.raises(TableFormatError, match="no table format 'nope'"):
+        losses(table("a"), "nope")

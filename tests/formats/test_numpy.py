@@ -92,7 +92,7 @@ def test_narrow_numbers_keep_their_values(dtype, kept, tmp_path):
         (array(HEADER.replace(b"(2, 2)", b"(0, 2)"), b""), "", r"shape \(0, 2\); a table is"),
         (array(HEADER.replace(b"(2, 2)", b"(2, 99999999999)")), "a\nb\n", r"bytes; 16 are there"),
         (array(data=DATA[:-1]), "a\nb\n", "16 bytes; 15 are there: is the file cut off"),
-        (array(), "a\n", r"has 2 rows, .*t\.vocab\.txt 1 lines; each row needs a token"),
+        (array(), "a\n", r"has 2 rows, .*t\.vocab\.txt 1 line; each row needs a token"),
         (array(), "a\nb\nc\n", "has 2 rows, .* 3 lines"),
         (array(), b"a\n\xff\n", r"t\.vocab\.txt, line 2 \(byte 2\): the token b'\\xff' is not UTF-8"),
         (
@@ -161,6 +161,16 @@ def test_the_old_table_stays_if_writing_fails(tmp_path):
         npy.save(TINY, tmp_path / "u.npy")
     assert list(npy.load(tmp_path / "t.npy").vocab) == ["a b", "é"]
     assert sorted(os.listdir(tmp_path)) == ["t.npy", "t.vocab.txt", "u.vocab.txt"]
+
+
+def test_a_vocabulary_without_its_array_is_another_s(tmp_path, write):
+    mine = write("t.vocab.txt", "my words\n")
+    with pytest.raises(
+        OutputError, match=r"t\.npy: its tokens would replace .*t\.vocab\.txt, which is there"
+    ):
+        npy.save(TINY, tmp_path / "t.npy")
+    assert mine.read_text() == "my words\n"
+    assert os.listdir(tmp_path) == ["t.vocab.txt"]
 
 
 @given(data=st.data())

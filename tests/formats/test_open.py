@@ -5,7 +5,8 @@ import pytest
 
 import tokenspace as ts
 from tokenspace import formats
-from tokenspace.errors import TableFormatError
+from tokenspace.errors import OutputError, TableFormatError
+from tokenspace.formats import glove, word2vec
 
 TABLE = ts.Table(np.array([[1, 0.5], [3, 4]], np.float32), ts.Vocab(["king", "queen"]))
 
@@ -13,9 +14,11 @@ TABLE = ts.Table(np.array([[1, 0.5], [3, 4]], np.float32), ts.Vocab(["king", "qu
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_content_tells_the_format_and_the_name_does_not(name, tmp_path):
     for file in ("x.npy", "x.txt", "x.bin", "x.vec", "x.safetensors", "x"):
-        ts.save(TABLE, tmp_path / file, name)
-        assert formats.sniff(tmp_path / file) == name
-        assert np.array_equal(ts.load(tmp_path / file).weight, TABLE.weight)
+        path = tmp_path / f"as {file}" / file
+        path.parent.mkdir()
+        ts.save(TABLE, path, name)
+        assert formats.sniff(path) == name
+        assert np.array_equal(ts.load(path).weight, TABLE.weight)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,21 @@ def test_what_is_no_table_is_named(content, message, write):
     with pytest.raises(TableFormatError, match=message) as error:
         ts.load(path)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+def test_what_no_file_is_named(name, tmp_path):
+    with pytest.raises(OutputError, match=r"no file (to write was named|has such a name)"):
+        ts.save(TABLE, name)
+    with pytest.raises(OutputError, match=r"no file (to write was named|has such a name)"):
+        formats.convert("wordnet", name)
+    with pytest.raises(TableFormatError, match=r"no (table was named|file has such a name)"):
+        ts.load(name)
+
+
+def test_a_byte_order_mark_before_a_header_is_named(write):
+    path = write("x.vec", b"\xef\xbb\xbf1 2\na 1 2\n")
+    for load in (ts.load, word2vec.load, glove.load):
+        with pytest.raises(TableFormatError, match=r"x\.vec, line 1 \(byte 0\): a UTF-8 byte order mark"):
+            load(path)
+    assert len(ts.load(write("y.txt", b"\xef\xbb\xbfa 1 2\nb 1 2\n"))) == 2

@@ -183,8 +183,8 @@ def test_nan_is_not_written(save, tmp_path):
     [
         (b"", r"line 1 \(byte 0\): no word2vec header"),
         (b"king 0.5\n", "no word2vec header"),
-        (b"2 2\na 1 2\nb 1\n", r"line 3 \(byte 10\): a token and 1 numbers, where 2"),
-        (b"2 2\na 1 2\nb 1 2 3\n", r"line 3 \(byte 10\): a token and more than 2 numbers"),
+        (b"2 2\na 1 2\nb 1\n", r"line 3 \(byte 10\): a token and 1 number, where 2"),
+        (b"2 2\na 1 2\nb 1 2 3\n", r"line 3 \(byte 10\): a token and more than the 2 numbers"),
         (b"2 2\na 1 2\n\nb 1 2\n", r"line 3 \(byte 10\): a token and 0 numbers"),
         (b"2 2\na 1 2\nb 1 two\n", r"line 3 \(byte 10\): b'two' is not a number"),
         (b"2 2\na 1 2\nb 1 2_0\n", "b'2_0' is not a number"),
@@ -193,7 +193,7 @@ def test_nan_is_not_written(save, tmp_path):
         (b"2 2\na 1 2\nb 1 1e39\n", "too large for float32"),
         (b"3 2\na 1 2\nb 1 2\nccc", r"line 4 \(byte 16\): a token and 0 numbers"),
         (b"3 2\na 1 2\nb 1.000000 2\n", r"line 4 \(byte 23\): the file ends after 2 rows; 3 are needed"),
-        (b"1 2\na 1 2\nb 1 2\n", r"line 3 \(byte 10\): the file goes on after 1 rows"),
+        (b"1 2\na 1 2\nb 1 2\n", r"line 3 \(byte 10\): the file goes on after 1 row;"),
         (b"99999999999999999999 300\na 1 2\n", "99,999,999,999,999,999,999 rows of 300 numbers, which"),
         (b"2 99999999999999999999\na 1 2\n", "which the 29 bytes of this file can't hold"),
         (b"0 2\n", "0 rows of 2 numbers"),
@@ -202,7 +202,7 @@ def test_nan_is_not_written(save, tmp_path):
         (BINARY[:20], r"which the 20 bytes of this file can't hold"),
         (b"3 1\na \0\0\0\0\nb \0\0\0\0c \0\0\0\0\n", r"row 3 \(byte 17\): no newline after the vector"),
         (BINARY.replace(b"\x80?", b"\xc0\x7f"), r"row 1 \(byte 4\): the vector of b'a' holds NaN"),
-        (BINARY + b"more", r"\(byte 26\): 5 bytes follow the last of 2 rows"),
+        (BINARY + b"more", r"\(byte 26\): 5 bytes after the last of 2 rows"),
         (BINARY.replace(b"\xc3\xa9", b"\xc3"), r"row 2 \(byte 15\): the token b'\\xc3' is not UTF-8"),
     ],
 )

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, note
+from tokenspace.cli.console import echo_json, json_option, note, shown
 
 FORMATS = ["native", "word2vec-text", "word2vec-binary", "glove", "numpy"]
+GENSIM_READS = {"word2vec-text", "word2vec-binary", "glove"}
 PARTS = {
     "rows": "some rows",
     "dtype": "the width of its numbers (written as float32: the same values)",
@@ -35,21 +36,21 @@ def convert(source: str, path: str, name: str | None, allow_loss: bool, as_json:
     error. What else the format has no place for is named.
     """
     from tokenspace import formats
+    from tokenspace.formats.tokens import counted, short
 
     done = formats.convert(source, path, name, allow_loss)
     if as_json:
         echo_json(done._asdict())
     else:
-        click.echo(
-            f"{path}: {done.rows:,} rows × {done.dim:,}, {done.format}; read back: tokens and values equal"
-        )
+        files, rows = ", ".join(map(shown, done.files)), counted(done.rows, "row")
+        click.echo(f"{files}: {rows} × {done.dim:,}, {done.format}; read back: tokens and values equal")
     if done.left_out:
-        some = ", ".join(map(repr, done.left_out[:5]))
-        note(f"left out {len(done.left_out):,} rows whose tokens {done.format} can't hold: {some}")
+        some = ", ".join(map(short, done.left_out[:5]))
+        note(f"left out {counted(len(done.left_out), 'row')} that {done.format} can't hold: {some}")
     if done.repeated:
-        note(
-            f"{done.repeated:,} tokens repeat an earlier one; each keeps its row here, gensim reads the first"
-        )
+        verb = "repeats" if done.repeated == 1 else "repeat"
+        others = ", gensim reads the first" if done.format in GENSIM_READS else ""
+        note(f"{counted(done.repeated, 'token')} {verb} an earlier one; each keeps its row here{others}")
     if not as_json:
         for part in done.lost:
             if part != "rows":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -16,8 +17,8 @@ from typing import BinaryIO
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
-from tokenspace.formats.tokens import Errors, check_writable, is_utf8, table_read
-from tokenspace.formats.word2vec import header
+from tokenspace.formats.tokens import Errors, Verify, check_writable, is_utf8, table_read, too_long
+from tokenspace.formats.word2vec import check_unmarked, header
 from tokenspace.table import Table
 
 NAME = "glove"
@@ -33,6 +34,8 @@ def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
     path = Path(path)
     try:
         with path.open("rb") as file:
+            check_unmarked(path, file.read(128))
+            file.seek(0)
             dim = _width(file)
             if dim == 0:
                 raise TableFormatError(
@@ -85,11 +88,14 @@ def refusal(token: bytes) -> str | None:
         return "it holds a newline; native can hold it"
     if b" " in token and text_rows.NUMBER.fullmatch(token[token.rindex(b" ") + 1 :]):
         return "it ends in a space and a number, as a vector begins; numpy and native can hold it"
-    return None if is_utf8(token) else "it is not UTF-8; native can hold it"
+    return too_long(token) if is_utf8(token) else "it is not UTF-8; native can hold it"
 
 
-def save(table: Table, path: str | os.PathLike[str]) -> None:
+def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the table; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, NAME, path)
     with replacing(path) as fresh, fresh.open("wb") as file:
         text_rows.write_rows(file, table)
+        file.flush()
+        if verify:
+            verify(partial(load, fresh))

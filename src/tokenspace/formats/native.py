@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tokenspace.atomic import replacing
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
+from tokenspace.formats.tokens import Verify
 from tokenspace.models.safetensors import SafetensorsFile, open_file
 from tokenspace.shapes import Array
 from tokenspace.table import Table, check_finite
@@ -36,7 +38,7 @@ KEY = "tokenspace"
 ROWS_AT_ONCE = 16_384
 
 
-def save(table: Table, path: str | os.PathLike[str]) -> None:
+def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write ``table`` to ``path``: the old file or the new one is there at any moment, never half of one.
 
     ``TableFormatError`` if the table holds NaN or infinity, ``OutputError`` if ``path`` can't be written.
@@ -65,6 +67,8 @@ def save(table: Table, path: str | os.PathLike[str]) -> None:
     metadata = {KEY: _as_json(about)}  # one key: safetensors does not keep the order of several
     with replacing(path) as fresh:
         save_file(tensors, str(fresh), metadata)
+        if verify:
+            verify(partial(load, fresh))
 
 
 def _as_json(about: dict[str, Any]) -> str:

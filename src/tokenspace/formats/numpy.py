@@ -18,13 +18,23 @@ import ast
 import math
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from tokenspace.atomic import replacing
-from tokenspace.errors import TableFormatError
-from tokenspace.formats.tokens import Errors, check_writable, decoded, encoded, is_utf8, table_read
+from tokenspace import atomic
+from tokenspace.errors import OutputError, TableFormatError
+from tokenspace.formats.tokens import (
+    Errors,
+    Verify,
+    check_writable,
+    counted,
+    decoded,
+    encoded,
+    is_utf8,
+    table_read,
+)
 from tokenspace.shapes import Array
 from tokenspace.table import Table, check_finite
 
@@ -47,8 +57,10 @@ def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
     float32 and float16 stay what they are, in the machine's byte order; float64 is rounded to float32.
     ``TableFormatError`` if either file is not what it should be, or they are of different lengths.
     """
-    path = Path(path)
-    names = vocabulary_path(path)
+    return _load(Path(path), vocabulary_path(path), errors)
+
+
+def _load(path: Path, names: Path, errors: Errors = "strict") -> Table:
     try:
         weight = _array(path)
         lines = names.read_bytes().split(b"\n")
@@ -62,7 +74,8 @@ def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
         lines.pop()
     if len(lines) != len(weight):
         raise TableFormatError(
-            f"{path} has {len(weight):,} rows, {names} {len(lines):,} lines; each row needs a token"
+            f"{path} has {counted(len(weight), 'row')}, {names} {counted(len(lines), 'line')}; "
+            "each row needs a token"
         )
     tokens, offset = [], 0
     for i, line in enumerate(lines):
@@ -126,17 +139,25 @@ def refusal(token: bytes) -> str | None:
     return None if is_utf8(token) else "it is not UTF-8; native can hold it"
 
 
-def save(table: Table, path: str | os.PathLike[str]) -> None:
+def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write both files; ``VocabError`` names a token that would not be read back.
 
     Both are written whole beside the old ones before either takes its name. The old array goes first, then
     the vocabulary comes, then the array: a crash between may leave no array, never one beside other tokens.
+    ``OutputError`` if a vocabulary without its array is there: it may be another's file.
     """
     check_writable(table.vocab, refusal, NAME, path)
     kept = table.weight.dtype if table.weight.dtype == np.float16 else np.dtype(np.float32)
     tokens = b"".join(token + b"\n" for token in encoded(table.vocab))
     names = vocabulary_path(path)
-    with replacing(path) as array, array.open("wb") as file:
+    atomic.check_writable(path)
+    atomic.check_writable(names)
+    if names.exists() and not Path(path).exists():
+        raise OutputError(
+            f"can't write {path}: its tokens would replace {names}, which is there without an array; "
+            "move that file away or name another"
+        )
+    with atomic.replacing(path) as array, array.open("wb") as file:
         np.lib.format.write_array_header_1_0(
             file,
             {"descr": kept.newbyteorder("<").str, "fortran_order": False, "shape": table.weight.shape},
@@ -147,7 +168,9 @@ def save(table: Table, path: str | os.PathLike[str]) -> None:
             file.write(rows.astype(kept.newbyteorder("<"), copy=False).tobytes())
         file.flush()
         os.fsync(file.fileno())
-        with replacing(names) as vocabulary:
+        with atomic.replacing(names) as vocabulary:
             vocabulary.write_bytes(tokens)
+            if verify:
+                verify(partial(_load, array, vocabulary))
             if not names.exists() or names.read_bytes() != tokens:
                 Path(path).resolve().unlink(missing_ok=True)

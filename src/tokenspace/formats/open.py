@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenspace.errors import TableFormatError
+from tokenspace.errors import OutputError, TableFormatError
 from tokenspace.formats import glove, native, numpy, word2vec
 from tokenspace.formats import rows as text_rows
-from tokenspace.formats.tokens import Refusal
+from tokenspace.formats.tokens import Refusal, Verify
 from tokenspace.models.open import load_table
 from tokenspace.table import DTYPES, Table
 
@@ -29,7 +29,7 @@ class Format(NamedTuple):
     """
 
     load: Callable[[Path], Table]
-    save: Callable[[Table, Path], None]
+    save: Callable[[Table, Path, Verify | None], None]
     refusal: Refusal
     dtypes: tuple[np.dtype, ...]
     whole: bool = False
@@ -72,6 +72,8 @@ def load(source: str | os.PathLike[str] = "wordnet") -> Table:
         ) from None
     except OSError as error:
         raise TableFormatError(f"can't read {path}: {error.strerror}") from None
+    except ValueError:
+        raise TableFormatError(f"there can be no file {str(source)!r}: no file has such a name") from None
     return FORMATS[sniff(path)].load(path)
 
 
@@ -83,14 +85,32 @@ def save(table: Table, path: str | os.PathLike[str], format: str | None = None) 
     if the table holds NaN or infinity, ``VocabError`` if the format can't hold a token, ``OutputError`` if
     ``path`` can't be written: then what was there before is untouched.
     """
-    FORMATS[format_for(path, format)].save(table, Path(path))
+    FORMATS[format_for(path, format)].save(table, output_path(path), None)
+
+
+def output_path(path: str | os.PathLike[str]) -> Path:
+    """``path``; ``OutputError`` if it names nothing, or what no file can be named."""
+    if not os.fspath(path):
+        raise OutputError("no file to write was named; name one")
+    try:
+        possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise OutputError(f"can't write {str(path)!r}: no file has such a name")
+    return Path(path)
+
+
+def files_of(path: Path, format: str) -> list[Path]:
+    """The files that a table of ``format`` at ``path`` is."""
+    return [path, numpy.vocabulary_path(path)] if format == numpy.NAME else [path]
 
 
 def format_for(path: str | os.PathLike[str], format: str | None = None) -> str:
     """The format that ``save`` writes: the one named, else the suffix's."""
     if format is None:
         return SUFFIXES.get(Path(path).suffix.lower(), "native")
-    if format not in FORMATS:
+    if not isinstance(format, str) or format not in FORMATS:
         raise TableFormatError(f"there is no table format {format!r}; there are {', '.join(FORMATS)}")
     return format
 
@@ -119,6 +139,7 @@ def sniff(path: str | os.PathLike[str]) -> str:
         return "numpy"
     if head[4:9] == b"\0\0\0\0{":
         return "native"
+    word2vec.check_unmarked(path, head)
     if found := word2vec.header(head):
         return "word2vec-binary" if word2vec.is_binary(head[found.end :], found.dim) else "word2vec-text"
     if text_rows.width(head.split(b"\n", 1)[0]):

@@ -14,12 +14,11 @@ from typing import BinaryIO
 import numpy as np
 
 from tokenspace.errors import TableFormatError
-from tokenspace.formats.tokens import Errors, decoded, encoded
+from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, counted, decoded, encoded
 from tokenspace.shapes import Array, Float
 from tokenspace.table import Table, check_finite
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-LONGEST_TOKEN = 1 << 16  # bytes; longer is damage
 _LONGEST_NUMBER = 64
 _ROWS_AT_ONCE = 1024
 _SHORTEST = "S16"  # the shortest decimals that read back as the same float32: at most 15 characters
@@ -49,7 +48,7 @@ def read_rows(
         text = file.readline(longest_line(dim))
         try:
             if not text:
-                raise ValueError(f"the file ends after {i:,} rows; {rows:,} are needed")
+                raise ValueError(f"the file ends after {counted(i, 'row')}; {rows:,} are needed")
             token, numbers = _split(text, dim)
             with np.errstate(over="ignore"):
                 weight[i] = numbers
@@ -62,8 +61,8 @@ def read_rows(
     while rest := file.read(1 << 16):
         if rest.strip():
             raise TableFormatError(
-                f"{path}, line {line + rows:,} (byte {offset:,}): the file goes on after {rows:,} rows; "
-                "is the count in its header wrong?"
+                f"{path}, line {line + rows:,} (byte {offset:,}): the file goes on after "
+                f"{counted(rows, 'row')}; is the count in its header wrong?"
             )
     return weight, tokens
 
@@ -71,9 +70,9 @@ def read_rows(
 def _split(text: bytes, dim: int) -> tuple[bytes, list[float]]:
     token, *fields = text.rstrip(b" \r\n").rsplit(b" ", dim)
     if len(fields) < dim:
-        raise ValueError(f"a token and {len(fields):,} numbers, where {dim:,} numbers are needed")
+        raise ValueError(f"a token and {counted(len(fields), 'number')}, where {dim:,} are needed")
     if b" " in token and NUMBER.fullmatch(token[token.rindex(b" ") + 1 :]):
-        raise ValueError(f"a token and more than {dim:,} numbers, where {dim:,} are needed")
+        raise ValueError(f"a token and more than the {counted(dim, 'number')} that are needed")
     try:
         numbers = list(map(float, fields))
     except ValueError:

@@ -15,6 +15,9 @@ from tokenspace.vocab import Vocab
 
 Errors = Literal["strict", "replace", "surrogateescape"]
 Refusal = Callable[[bytes], str | None]  # why a format can't hold a token, and which can; None if it can
+Verify = Callable[[Callable[[], Table]], None]  # given how to read what was written; raises if it is wrong
+LONGEST_TOKEN = 1 << 16  # bytes; in word2vec's and GloVe's files more are damage
+_SHOWN = 40  # characters
 READ_FROM = "read_from"  # the one key of provenance that reading such a file gives
 
 
@@ -57,11 +60,35 @@ def check_writable(vocab: Vocab, refusal: Refusal, name: str, path: str | os.Pat
     refused = unwritable(vocab, refusal)
     if refused:
         first, reason = next(iter(refused.items()))
-        others = f" (and {len(refused) - 1:,} more such tokens)" if len(refused) > 1 else ""
+        others = f" (and {counted(len(refused) - 1, 'more such token')})" if len(refused) > 1 else ""
         raise VocabError(
-            f"can't write {path} as {name}: token {vocab[first]!r} at id {first:,}{others} would not be read "
-            f"back: {reason}"
+            f"can't write {path} as {name}: token {short(vocab[first])} at id {first:,}{others} would not be "
+            f"read back: {reason}"
         )
+
+
+def too_long(token: bytes) -> str | None:
+    """Why a token is refused where a reader looks for its end; None if it is short enough."""
+    if len(token) <= LONGEST_TOKEN:
+        return None
+    return f"it has {len(token):,} bytes, and {LONGEST_TOKEN:,} are the most; numpy and native can hold it"
+
+
+def short(token: str) -> str:
+    """``token`` in quotes, what is far too long for a line cut.
+
+    >>> short("a" * 100)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'"
+    """
+    return repr(token if len(token) <= _SHOWN else token[:_SHOWN] + "…")
+
+
+def counted(n: int, what: str) -> str:
+    """
+    >>> counted(1, "row"), counted(2_000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def is_utf8(token: bytes) -> bool:

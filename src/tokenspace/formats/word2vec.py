@@ -17,6 +17,7 @@ import codecs
 import mmap
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -25,7 +26,18 @@ import numpy as np
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
-from tokenspace.formats.tokens import Errors, check_writable, decoded, encoded, is_utf8, table_read
+from tokenspace.formats.tokens import (
+    LONGEST_TOKEN,
+    Errors,
+    Verify,
+    check_writable,
+    counted,
+    decoded,
+    encoded,
+    is_utf8,
+    table_read,
+    too_long,
+)
 from tokenspace.shapes import Array, Float
 from tokenspace.table import Table, check_finite
 
@@ -49,6 +61,15 @@ def header(head: bytes) -> Header | None:
     return Header(int(found[1]), int(found[2]), found.end()) if found else None
 
 
+def check_unmarked(path: Path, head: bytes) -> None:
+    """``TableFormatError`` if a byte order mark hides the header."""
+    if head.startswith(codecs.BOM_UTF8) and header(head.removeprefix(codecs.BOM_UTF8)):
+        raise TableFormatError(
+            f"{path}, line 1 (byte 0): a UTF-8 byte order mark before word2vec's header; "
+            "take these 3 bytes away, e.g. tail -c +4"
+        )
+
+
 def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
     """Read a table of either format into memory, as float32.
 
@@ -60,7 +81,9 @@ def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            found = header(file.read(128))
+            head = file.read(128)
+            check_unmarked(path, head)
+            found = header(head)
             if found is None:
                 raise TableFormatError(
                     f"{path}, line 1 (byte 0): no word2vec header, which is two integers: rows and width"
@@ -103,8 +126,9 @@ def _looks_like_text(head: bytes, dim: int) -> bool:
 def _check_size(path: Path, found: Header, size: int, smallest_row: int) -> None:
     if found.rows == 0 or found.dim == 0 or found.rows * smallest_row > size - found.end:
         raise TableFormatError(
-            f"{path}, line 1 (byte 0): a header of {found.rows:,} rows of {found.dim:,} numbers, which the "
-            f"{size:,} bytes of this file can't hold; is it cut off, or is this a row, not a header?"
+            f"{path}, line 1 (byte 0): a header of {counted(found.rows, 'row')} of "
+            f"{counted(found.dim, 'number')}, which the {size:,} bytes of this file can't hold; "
+            "is it cut off, or is this a row, not a header?"
         )
 
 
@@ -122,7 +146,7 @@ def _read_binary(
                 raise _damaged(
                     path, i, start, "no newline after the vector before it, as there is after the first"
                 )
-            space = data.find(b" ", start, start + text_rows.LONGEST_TOKEN)
+            space = data.find(b" ", start, start + LONGEST_TOKEN + 1)
             end = space + 1 + 4 * found.dim
             if space < 0 or end > size:
                 raise _damaged(
@@ -140,7 +164,8 @@ def _read_binary(
                 newline = data[start : start + 1] == b"\n"
         if size - start > 1 or data[start:] not in (b"", b"\n"):
             raise TableFormatError(
-                f"{path} (byte {start:,}): {size - start:,} bytes follow the last of {found.rows:,} rows"
+                f"{path} (byte {start:,}): {counted(size - start, 'byte')} after the last of "
+                f"{counted(found.rows, 'row')}"
             )
     return weight, tokens
 
@@ -160,18 +185,21 @@ def refusal(token: bytes) -> str | None:
         return "it holds a newline; native can hold it"
     if b" " in token:
         return "it holds a space, which ends a token; glove, numpy and native can hold it"
-    return None if is_utf8(token) else "it is not UTF-8; native can hold it"
+    return too_long(token) if is_utf8(token) else "it is not UTF-8; native can hold it"
 
 
-def save_text(table: Table, path: str | os.PathLike[str]) -> None:
+def save_text(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the text format; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, TEXT, path)
     with replacing(path) as fresh, fresh.open("wb") as file:
         file.write(f"{len(table)} {table.dim}\n".encode())
         text_rows.write_rows(file, table)
+        file.flush()
+        if verify:
+            verify(partial(load, fresh))
 
 
-def save_binary(table: Table, path: str | os.PathLike[str]) -> None:
+def save_binary(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the binary format; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, BINARY, path)
     tokens = encoded(table.vocab)
@@ -182,3 +210,6 @@ def save_binary(table: Table, path: str | os.PathLike[str]) -> None:
             check_finite(table, np.asarray(block, np.float32), start)
             for token, row in zip(tokens[start:], block, strict=False):
                 file.write(token + b" " + row.tobytes() + b"\n")
+        file.flush()
+        if verify:
+            verify(partial(load, fresh))
