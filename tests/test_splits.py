@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import tokenspace as ts
+from tokenspace import formats
 from tokenspace.errors import CheckpointError, VocabError
 from tokenspace.splits import Split, splits, tokenizer_at
 
@@ -40,3 +41,25 @@ def test_where_there_is_none(tmp_path, write):
         tokenizer_at(tmp_path / "table")
     with pytest.raises(CheckpointError, match="no tokenizer at"):
         tokenizer_at(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("name", [name for name in formats.FORMATS if name != "native"])
+@pytest.mark.parametrize("file", ["s.vec", "s.txt", "s"])
+def test_a_table_of_any_format_has_none(name, file, tmp_path):
+    ts.save(ts.Table(np.ones((2, 2), np.float32), ts.Vocab(["a", "b"])), tmp_path / file, name)
+    with pytest.raises(VocabError, match=r"the table .*/s.* has no tokenizer; name one that has"):
+        tokenizer_at(tmp_path / file)
+
+
+def test_files_of_tokenizers_that_look_like_rows_are_no_tables(write):
+    for name in ("m.txt", "merges.txt"):
+        with pytest.raises(CheckpointError, match=r"no tokenizer at .*vocab\.json"):
+            tokenizer_at(write(name, "#version: 0.2\n1 2\n"))
+    with pytest.raises(CheckpointError, match=r"vocab\.txt has no line \[UNK\]"):
+        tokenizer_at(write("vocab.txt", "a 1\nb 2\n"))
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_what_no_file_is_named(name):
+    with pytest.raises(CheckpointError, match=r"no tokenizer (was named|at .*: no file has such a name)"):
+        tokenizer_at(name)

@@ -136,7 +136,11 @@ def test_training_on_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "vocab_size", "min_count", "message"),
-    [("wrod", 100, 1, "'word', 'bpe'"), ("word", 2, 1, "vocab_size ≥ 4"), ("word", 100, 0, "min_count ≥ 1")],
+    [
+        ("wrod", 100, 1, "'word', 'bpe'"),
+        ("word", 2, 1, "vocab_size must be an integer from 4"),
+        ("word", 100, 0, "min_count must be an integer from 1"),
+    ],
 )
 def test_bad_settings(kind, vocab_size, min_count, message):
     with pytest.raises(VocabError, match=message):

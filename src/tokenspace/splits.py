@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tokenspace import formats
-from tokenspace.errors import TableFormatError, VocabError
+from tokenspace.errors import TableFormatError, TokenspaceError, VocabError
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.tokenizer_files import MERGES_START, TOKENIZER_FILES
 
 
 class Split(NamedTuple):
@@ -39,19 +40,33 @@ def splits(text: str, named: Mapping[str, Tokenizer], pair: str | None = None) -
 
 def tokenizer_at(source: str | os.PathLike[str]) -> Tokenizer:
     """The tokenizer of a table (a built-in name, a native file) or a checkpoint, or in files of its own."""
-    if source in formats.BUILT_IN or _is_table(Path(source)):
+    tokenizer = None
+    if source in formats.BUILT_IN or _format(Path(source)) == "native":
         tokenizer = formats.load(source).tokenizer
-        if tokenizer is None:
-            raise VocabError(f"the table {source} has no tokenizer; name one that has, or a tokenizer's file")
-        return tokenizer
-    return Tokenizer.load(source)
+    else:
+        try:
+            return Tokenizer.load(source)
+        except TokenspaceError:
+            if not _is_plain_table(Path(source)):
+                raise
+    if tokenizer is None:
+        raise VocabError(f"the table {source} has no tokenizer; name one that has, or a tokenizer's file")
+    return tokenizer
 
 
-def _is_table(path: Path) -> bool:
+def _format(path: Path) -> str | None:
     try:
-        return formats.sniff(path) == "native"
+        return formats.sniff(path)
     except TableFormatError:
+        return None
+
+
+def _is_plain_table(path: Path) -> bool:
+    """Whether a file that is no tokenizer is a table of a format without one. Merges look like rows, too."""
+    if path.name in TOKENIZER_FILES or _format(path) is None:
         return False
+    with path.open("rb") as file:
+        return file.read(len(MERGES_START)) != MERGES_START
 
 
 def _split(name: str, tokenizer: Tokenizer, text: str, pair: str | None) -> Split:

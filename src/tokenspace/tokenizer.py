@@ -14,7 +14,7 @@ import numpy as np
 
 from tokenspace import text as text_files
 from tokenspace import tokenizer_files, tokenizer_training
-from tokenspace.errors import TableFormatError
+from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Int
 from tokenspace.tokenizer_errors import raised_as
@@ -72,6 +72,8 @@ class Tokenizer:
 
         ``assumed`` says what none of them told.
         """
+        if not os.fspath(path):
+            raise CheckpointError("no tokenizer was named; name its file, or a folder that holds one")
         description = tokenizer_files.read(Path(path))
         tokenizer = cls(description.text, str(description.file), description.assumed)
         tokenizer.inner  # noqa: B018  a file that is no tokenizer is refused here, not at first use

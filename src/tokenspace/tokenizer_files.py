@@ -20,6 +20,8 @@ from tokenspace.tokenizer_errors import raised_as
 from tokenspace.tokenizer_training import UNK, wordpiece
 
 JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
+TOKENIZER_FILES = (JSON, VOCAB_JSON, MERGES, VOCAB_TXT)
+MERGES_START = b"#version"
 _BERT_LIKE = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert", "LayoutLM")
 _OTHER_FAMILY = f"save the tokenizer as {JSON} with the library that it is from"
 
@@ -45,7 +47,7 @@ def read(path: Path) -> Description:
         )
     content = content_of(path)
     start = content[:64].lstrip()
-    if path.name == MERGES or start.startswith(b"#version"):
+    if path.name == MERGES or start.startswith(MERGES_START):
         return _byte_level(path.with_name(VOCAB_JSON), path)
     if path.name == VOCAB_JSON:
         return _byte_level(path, path.with_name(MERGES))
@@ -193,3 +195,5 @@ def content_of(path: Path) -> bytes:
         ) from None
     except OSError as error:
         raise CheckpointError(f"can't read {path}: {error.strerror}") from None
+    except ValueError:
+        raise CheckpointError(f"no tokenizer at {str(path)!r}: no file has such a name") from None
