@@ -25,6 +25,10 @@ CASES = [
     ("save(float('nan'))", "TableFormatError: the provenance can't be written as JSON"),
     ("save({1, 2})", "TableFormatError: the provenance can't be written as JSON"),
     ("save('\\ud800')", "TableFormatError: the provenance can't be written as JSON"),
+    ("ts.save(table, sys.argv[1], ['glove'])", "TableFormatError: there is no table format ['glove']"),
+    ("ts.formats.convert('wordnet', sys.argv[1], 3)", "TableFormatError: there is no table format 3"),
+    ("ts.formats.losses(table, ['glove'])", "TableFormatError: there is no table format ['glove']"),
+    ("ts.Tokenizer.train_from_iterator(['a'], vocab_size='9')", "VocabError: vocab_size must be an integer"),
     *(
         (call, f"ShapeError: {name} must be an integer, found ")
         for value in (
