@@ -8,7 +8,6 @@ from gensim.models import KeyedVectors
 import tokenspace as ts
 from tokenspace.errors import CorpusError, TableFormatError
 from tokenspace.geometry import analogy, analogy_questions
-from tokenspace.geometry.evaluation import WordRows
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
@@ -234,5 +233,10 @@ def test_the_record_holds_the_method(builtin, some_questions):
     assert record["table"]["sha256"] == ts.geometry.table_sha256(builtin)
 
 
-def test_inputs_are_looked_up_as_words_are(minilm):
-    assert WordRows(minilm).row("Paris") == minilm.vocab.id("paris")
+def test_inputs_are_looked_up_as_words_are(minilm, write):
+    lower, capital = (
+        write(name, ": x\n" + name) for name in ("man king woman queen", "Man KING Woman Queen")
+    )
+    assert analogy_questions(minilm, lower).overall == ("all", 1, 1, 0)
+    assert analogy_questions(minilm, capital).overall == ("all", 1, 1, 0)
+    assert analogy_questions(minilm, capital, case="keep").overall == ("all", 0, 0, 1)

@@ -72,9 +72,10 @@ class Model:
 
 
 def find(name: str) -> Model:
-    """The model that a person means by ``name``: any case, with or without its owner and its hyphens.
+    """The model that a person means by ``name``: any case, with or without its owner and its hyphens, by one
+    of its ``ALIASES`` too, and without the words that change no size (``-hf``, ``-Instruct``).
 
-    >>> find("Meta-Llama/llama 3.2-1B").name
+    >>> find("Meta-Llama/llama 3.2-1B-Instruct").name
     'llama-3.2-1b'
     >>> find("gtp2")
     Traceback (most recent call last):
@@ -84,8 +85,10 @@ def find(name: str) -> Model:
     """
     key = _plain(name)
     known = {_plain(model): model for model in MODELS}
-    if key in known:
-        return MODELS[known[key]]
+    aliases = {_plain(alias): model for alias, model in ALIASES.items()}
+    for spelled in (key, _without_tuning(name)):
+        if spelled in known or spelled in aliases:
+            return MODELS[known.get(spelled) or aliases[spelled]]
     near = [known[other] for other in known if key and (other.startswith(key) or key.startswith(other))]
     near += [known[other] for other in difflib.get_close_matches(key, known, n=3, cutoff=0.7)]
     close = f"close names: {', '.join(repr(other) for other in dict.fromkeys(near[:4]))}; " if near else ""
@@ -98,6 +101,25 @@ def _plain(name: str) -> str:
     owner_and_name = re.fullmatch(r"[^./~][^/]*/([^/]+)", name)  # not a path: ./gpt2, /models/gpt2, ~/gpt2
     return re.sub(r"[^a-z0-9./]", "", (owner_and_name[1] if owner_and_name else name).lower())
 
+
+def _without_tuning(name: str) -> str:
+    """``name`` without the words that say how a model was packed or tuned; v1_1 is v1.1 in some names."""
+    return _plain(re.sub(r"(?<=\d)_(?=\d)", ".", _NO_SIZE.sub("", name)))
+
+
+_NO_SIZE = re.compile(r"(?<![a-z0-9])(?:meta|hf|instruct|chat|it)(?=[-_ ]|$)", re.IGNORECASE)
+
+# Names by which people know a model, or one of the same sizes
+ALIASES = {
+    "bloom-176b": "bloom",
+    "gpt3-175b": "gpt3",
+    "llama-30b": "llama-33b",  # its files' name
+    "llama-3.1-8b": "llama-3-8b",
+    "llama-3.1-70b": "llama-3-70b",
+    "llama-3.3-70b": "llama-3-70b",
+    "mistral-7b": "mistral-7b-v0.1",
+    "phi-3-mini-4k": "phi-3-mini",
+}
 
 _WORDPIECE = "WordPiece"
 _UNIGRAM = "Unigram"
