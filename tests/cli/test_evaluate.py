@@ -164,6 +164,8 @@ def test_a_list_may_come_from_stdin_or_a_pipe(questions):
     piped = CliRunner().invoke(main, ["evaluate", "--json", "--pairs", "-"], input=content)
     (found,) = json.loads(piped.stdout)["pairs"]
     assert found == plain | {"file": found["file"]}
+    two = CliRunner().invoke(main, ["evaluate", "--json", "--pairs", SIMLEX, "-"], input=content)
+    assert [pairs["used"] for pairs in json.loads(two.stdout)["pairs"]][1] == plain["used"]
     both = CliRunner().invoke(main, ["evaluate", "--pairs", "-", "--analogies", questions], input=content)
     assert "questions.txt" in both.stdout
     command = [sys.executable, "-m", "tokenspace", "evaluate", "--json", "--pairs", "/dev/stdin", "-"]
