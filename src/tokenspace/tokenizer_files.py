@@ -135,8 +135,10 @@ def merge_fault(description: bytes) -> str | None:
         for number, (left, right) in enumerate(pairs, start=1):
             if left not in ids or right not in ids:
                 continue  # the library says so itself
-            product = left + right.encode()[len(prefix) :].decode("utf-8", "surrogateescape")
-            if len(right.encode()) < len(prefix) or product not in ids:
+            rest = right.encode()[len(prefix) :].decode("utf-8", "surrogateescape") if prefix else right
+            if prefix and len(right.encode()) < len(prefix):
+                return f"merge {number:,}: {right!r} is shorter than its prefix {prefix.decode()!r}"
+            if (product := left + rest) not in ids:
                 return (
                     f"merge {number:,} ({left!r} and {right!r}): their product {product!r} "
                     "is not in its vocabulary"
