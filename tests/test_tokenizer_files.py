@@ -226,3 +226,89 @@ def test_merges_with_a_prefix_are_read(write):
     model = {"type": "BPE", "continuing_subword_prefix": "##", "vocab": ids, "merges": ["a ##b"]}
     path = write("tokenizer.json", json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
     assert Tokenizer.load(path).encode("ab").tokens == ["ab"]
+
+
+ADDED = "the <x> sat <Y> on<x>the [MASK] <y>"
+
+
+def decoder(tokens: dict[str, int], **flags) -> dict[str, object]:
+    return {"added_tokens_decoder": {str(i): {"content": token, **flags} for token, i in tokens.items()}}
+
+
+@pytest.mark.parametrize("kept", ["added_tokens.json", "map", "decoder", "special"])
+@pytest.mark.parametrize("layout", ["bert", "gpt2", "json"])
+def test_added_tokens_split_as_in_transformers(kept, layout, request, tmp_path):
+    source = request.getfixturevalue("gpt2" if layout == "gpt2" else "bert")
+    config = {"tokenizer_class": "GPT2Tokenizer" if layout == "gpt2" else "BertTokenizer"}
+    size = len(Tokenizer.load(source).vocab)
+    if layout == "json":
+        (tmp_path / "tokenizer.json").write_text(Tokenizer.load(source).to_json())
+    else:
+        for file in source.iterdir():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    tokens = {"<x>": size, "<y>": size + 1}
+    if kept in ("decoder", "special"):
+        special = kept == "special"
+        flags = {"lstrip": special, "rstrip": False, "single_word": False, "normalized": not special}
+        config |= decoder(tokens, special=special, **flags)
+    else:
+        (tmp_path / "added_tokens.json").write_text(json.dumps(tokens))
+        if kept == "map":
+            (tmp_path / "special_tokens_map.json").write_text(json.dumps({"pad_token": "<x>"}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    assert ours.encode(ADDED).ids.tolist() == theirs(ADDED)["input_ids"]
+    assert ours.vocab[size] == "<x>"
+    assert ours.vocab[size + 1] == "<y>"
+    assert len(ours.vocab) == size + 2
+
+
+def test_added_tokens_that_are_there_leave_the_file_as_it_is(bert, tmp_path):
+    text = " " + Tokenizer.load(bert).to_json()
+    (tmp_path / "tokenizer.json").write_text(text)
+    entry = {"content": "[PAD]", "special": True, "normalized": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"0": entry}}))
+    assert Tokenizer.load(tmp_path).to_json() == text
+
+
+@pytest.mark.parametrize("layout", ["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ({"<x>": 3}, "'<x>' has id 3"),
+        ({"<x>": 9_999}, "'<x>' has id 9,999"),
+        ({"[PAD]": 1}, "gives it id 0"),
+    ],
+    ids=["taken", "gap", "moved"],
+)
+def test_added_ids_that_clash_are_refused(layout, tokens, said, bert, tmp_path):
+    text = (
+        (bert / "vocab.txt").read_text("utf-8") if layout == "vocab.txt" else Tokenizer.load(bert).to_json()
+    )
+    (tmp_path / layout).write_text(text, encoding="utf-8")
+    (tmp_path / "added_tokens.json").write_text(json.dumps(tokens))
+    with pytest.raises(CheckpointError) as caught:
+        Tokenizer.load(tmp_path)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("added_tokens.json", {"<x>": "20"}),
+        ("added_tokens.json", {"<x>": -1}),
+        ("added_tokens.json", {"<x>": 20, "<y>": 20}),
+        ("tokenizer_config.json", {"added_tokens_decoder": ["<x>"]}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"20": "<x>"}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"x": {"content": "<x>"}}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"20": {"content": ""}}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"20": {"content": "<x>", "special": "yes"}}}),
+    ],
+    ids=str,
+)
+def test_added_tokens_that_are_no_tokens(file, content, bert, tmp_path):
+    (tmp_path / "vocab.txt").write_bytes((bert / "vocab.txt").read_bytes())
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=file):
+        Tokenizer.load(tmp_path)

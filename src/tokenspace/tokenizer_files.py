@@ -4,7 +4,8 @@
 ``vocab.txt``                         WordPiece (BERT): a token a line, its id the line's number from 0
 ``vocab.json`` and ``merges.txt``     byte-level BPE (GPT-2): an object of token to id; after a ``#version``
                                       line, two tokens a line, to be merged in this order
-``tokenizer_config.json``             beside them: lower-casing and such
+``tokenizer_config.json``             beside them: lower-casing and such, and tokens that were added
+``added_tokens.json``                 where that names none: an object of added token to id
 ====================================  =======================================================================
 """
 
@@ -15,12 +16,13 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenspace.errors import CheckpointError
+from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.tokenizer_errors import raised_as
 from tokenspace.tokenizer_training import UNK, wordpiece
 
 JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 TOKENIZER_FILES = (JSON, VOCAB_JSON, MERGES, VOCAB_TXT)
+CONFIG, ADDED, SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 MERGES_START = b"#version"
 _BERT_LIKE = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert", "LayoutLM")
 _OTHER_FAMILY = f"save the tokenizer as {JSON} with the library that it is from"
@@ -34,6 +36,17 @@ class Description(NamedTuple):
     assumed: str | None = None
 
 
+class Added(NamedTuple):
+    """A token that was added to a tokenizer after its training, with the library's settings for it."""
+
+    content: str
+    special: bool = False
+    normalized: bool = True
+    lstrip: bool = False
+    rstrip: bool = False
+    single_word: bool = False
+
+
 def read(path: Path) -> Description:
     """The tokenizer that a folder holds or a file names; ``CheckpointError`` if there is none, or it needs
     what these files don't hold.
@@ -41,7 +54,7 @@ def read(path: Path) -> Description:
     if os.path.isdir(path):
         for name in (JSON, MERGES, VOCAB_TXT):
             if os.path.isfile(path / name):
-                return read(path / name)
+                return _with_added(read(path / name), path)
         raise CheckpointError(
             f"no tokenizer at {path}: it has neither {JSON} nor {VOCAB_JSON} with {MERGES} nor {VOCAB_TXT}"
         )
@@ -60,6 +73,102 @@ def wordpiece_tokens(path: Path) -> list[str]:
     """The tokens of a ``vocab.txt`` in id order."""
     lines = _text(path).removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
+
+
+def added_tokens(folder: Path) -> dict[int, Added]:
+    """The tokens that a folder's files add to its tokenizer, by id in rising order; empty if there are none.
+
+    As transformers reads them: ``added_tokens_decoder`` in ``tokenizer_config.json``, else
+    ``added_tokens.json``. ``CheckpointError`` if they can't be read, or name a token or an id twice.
+    """
+    config = _object_if_there(folder / CONFIG)
+    if "added_tokens_decoder" in config:
+        file, entries = folder / CONFIG, config["added_tokens_decoder"]
+        found = [_added(file, key, value) for key, value in entries.items()] if _is_object(entries) else None
+    else:
+        file, entries = folder / ADDED, _object_if_there(folder / ADDED)
+        special = _special_names({**config, **_object_if_there(folder / SPECIAL)}) if entries else set()
+        found = [(i, Added(token, token in special, token not in special)) for token, i in entries.items()]
+    if found is None or not all(type(i) is int and i >= 0 for i, _ in found):
+        raise CheckpointError(f"{file} must give each added token an id, a whole number from 0; it does not")
+    added = dict(sorted(found))
+    if len(added) < len(found) or len({token.content for token in added.values()}) < len(found):
+        raise CheckpointError(f"{file} adds a token twice, or two with one id; each needs an id of its own")
+    return added
+
+
+def with_added_names(tokens: list[str], added: dict[int, Added], folder: Path) -> list[str]:
+    """``tokens`` in id order, then those added past them; ``CheckpointError`` for a clash or a gap."""
+    named = list(tokens)
+    ids = {token: i for i, token in enumerate(tokens)}
+    for i, token in added.items():
+        _check_place(folder, token, i, ids.get(token.content, len(named)))
+        if i == len(named):
+            named.append(token.content)
+    return named
+
+
+def _with_added(description: Description, folder: Path) -> Description:
+    """The description with the folder's added tokens in it; as it was if it has them already."""
+    added = added_tokens(folder)
+    if not added or _has(description.text, added) or merge_fault(_as_bytes(description.text)):
+        return description
+    from tokenizers import AddedToken, Tokenizer
+
+    with raised_as(TableFormatError, f"{description.file} is no {JSON}"):
+        inner = Tokenizer.from_buffer(_as_bytes(description.text))
+    held = inner.get_added_tokens_decoder()
+    for i, token in added.items():
+        if i in held and held[i].content == token.content and held[i].special and not token.special:
+            continue  # added_tokens.json doesn't tell which are special
+        settings = token._asdict()
+        inner.add_tokens([AddedToken(settings.pop("content"), **settings)])
+        _check_place(folder, token, i, inner.token_to_id(token.content))
+    return description._replace(text=inner.to_str())
+
+
+def _has(text: str | bytes, added: dict[int, Added]) -> bool:
+    try:
+        entries = json.loads(text)["added_tokens"]
+        held = {entry["id"]: Added(*(entry[field] for field in Added._fields)) for entry in entries}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+    return all(held.get(i) == token for i, token in added.items())
+
+
+def _check_place(folder: Path, token: Added, said: int, place: int | None) -> None:
+    if place != said:
+        where = "the tokenizer gives it none" if place is None else f"the tokenizer gives it id {place:,}"
+        raise CheckpointError(
+            f"{folder}: the added token {token.content!r} has id {said:,} in {CONFIG} or {ADDED}, "
+            f"but {where}; which of the two is right? {_OTHER_FAMILY}"
+        )
+
+
+def _added(file: Path, key: str, value: Any) -> tuple[int, Added]:
+    fields = {name: value[name] for name in Added._fields if name in value} if _is_object(value) else {}
+    content = fields.get("content")
+    if not (
+        key.isascii() and key.isdigit() and len(key) < 20 and isinstance(content, str) and content
+    ) or not all(isinstance(flag, bool) for name, flag in fields.items() if name != "content"):
+        raise CheckpointError(
+            f"{file}: added_tokens_decoder has {key!r}: {value!r}; an id with an object of content and flags "
+            "is needed"
+        )
+    return int(key), Added(**{"normalized": not fields.get("special", False), **fields})
+
+
+def _special_names(settings: dict[str, Any]) -> set[str]:
+    """The tokens that a tokenizer's settings name as special ones."""
+    values = [value for key, value in settings.items() if key.endswith("_token")]
+    for key in ("extra_special_tokens", "additional_special_tokens"):
+        values += settings[key] if isinstance(settings.get(key), list) else []
+    names = [value.get("content") if _is_object(value) else value for value in values]
+    return {name for name in names if isinstance(name, str)}
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _wordpiece(path: Path) -> Description:
@@ -152,8 +261,8 @@ def _config(path: Path, classes: tuple[str, ...], whose: str) -> dict[str, Any]:
     """What ``tokenizer_config.json`` beside ``path`` says, if it is there. Another family's tokenizer may
     keep files of the same names and read them in another way: its class is refused.
     """
-    beside = path.with_name("tokenizer_config.json")
-    config = _object(beside) if os.path.isfile(beside) else {}
+    beside = path.with_name(CONFIG)
+    config = _object_if_there(beside)
     name = config.get("tokenizer_class")
     if isinstance(name, str) and name.removesuffix("Fast").removesuffix("Tokenizer") not in classes:
         raise CheckpointError(
@@ -167,6 +276,14 @@ def _flag(config: dict[str, Any], key: str) -> bool | None:
     if not (value is None or isinstance(value, bool)):
         raise CheckpointError(f"{key} in tokenizer_config.json must be true, false or null, found {value!r}")
     return value
+
+
+def _object_if_there(path: Path) -> dict[str, Any]:
+    return _object(path) if os.path.isfile(path) else {}
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8") if isinstance(text, str) else text
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -33,6 +33,20 @@ def changed(small_checkpoint, tmp_path):
     return change
 
 
+@pytest.fixture
+def with_added(small_checkpoint, tmp_path):
+    """The audit of a small BERT with a vocab.txt and an added_tokens.json."""
+
+    def audited(added):
+        shutil.copytree(small_checkpoint("bert").folder, tmp_path / "added")
+        names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(5, V))]
+        (tmp_path / "added" / "vocab.txt").write_text("\n".join(names) + "\n")
+        (tmp_path / "added" / "added_tokens.json").write_text(json.dumps(added))
+        return audit(open_checkpoint(tmp_path / "added"))
+
+    return audited
+
+
 def codes(found):
     return [(finding.severity, finding.code) for finding in found.findings]
 
@@ -88,6 +102,21 @@ def test_ids_past_the_table_are_an_error(changed):
     assert found.failed
     assert "3 of the tokenizer's ids have no row: the first is 60, token w60" in found.findings[0].message
     assert found.largest_id == V + 2
+
+
+@pytest.mark.parametrize(("i", "largest"), [(V, V), (V + 5, V + 5)], ids=["next", "after a gap"])
+def test_added_ids_past_the_table_are_an_error(i, largest, with_added):
+    found = with_added({"<x>": i})
+    assert codes(found) == [("error", "ids-past-rows")]
+    assert "<x>" in found.findings[0].message
+    assert found.largest_id == largest
+    assert found.failed
+
+
+def test_an_added_id_that_clashes_is_a_doubt(with_added):
+    found = with_added({"<x>": 3})
+    assert codes(found) == [("warning", "tokenizer-unknown")]
+    assert "'<x>' has id 3" in found.findings[0].message
 
 
 def test_a_padding_id_past_the_table_is_an_error(changed):

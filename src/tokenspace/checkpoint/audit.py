@@ -14,6 +14,7 @@ from tokenspace.errors import CheckpointError, TokenspaceError
 from tokenspace.models.open import Checkpoint, same_bits, vocabulary, without_row
 from tokenspace.models.safetensors import TensorInfo, listed
 from tokenspace.shown import shown
+from tokenspace.tokenizer_files import added_tokens
 from tokenspace.vocab import Vocab, placeholder
 
 
@@ -99,9 +100,8 @@ def audit(checkpoint: Checkpoint) -> Audit:
         if table is not None:
             findings += _ids(vocab, largest_id, table)
     except TokenspaceError as error:
-        findings.append(
-            Finding("tokenizer-unknown", "info", f"ids are not checked: {error}", "add the tokenizer's files")
-        )
+        largest_id, doubts = _without_vocab(checkpoint, table, error)
+        findings += doubts
     if table is not None:
         findings += _config(checkpoint, table)
         findings += _head(checkpoint, table, tying)
@@ -179,6 +179,27 @@ def _ids(vocab: Vocab, largest: int | None, table: TensorInfo) -> list[Finding]:
         return []
     message = f"{spare:,} rows past the tokenizer's largest id, {rows - spare - 1:,}: no text reads them"
     return [Finding("spare-rows", "info", message, "nothing; new tokens may use them before rows are added")]
+
+
+def _without_vocab(
+    checkpoint: Checkpoint, table: TensorInfo | None, error: TokenspaceError
+) -> tuple[int | None, list[Finding]]:
+    """The largest added id and what is to be said where the tokenizer as a whole can't be had."""
+    try:
+        added = added_tokens(checkpoint.folder)
+    except CheckpointError:
+        added = {}
+    largest = max(added, default=None)
+    if largest is None or table is None or largest < table.shape[0]:
+        severity: Literal["warning", "info"] = "info" if largest is None else "warning"
+        fix = "add the tokenizer's files" if largest is None else "save the tokenizer again"
+        return largest, [Finding("tokenizer-unknown", severity, f"ids are not checked: {error}", fix)]
+    rows = table.shape[0]
+    message = (
+        f"the added token {shown(added[largest].content)} has id {largest:,}, which has no row (valid: 0 to "
+        f"{rows - 1:,}); and the tokenizer can't be read: {error}"
+    )
+    return largest, [Finding("ids-past-rows", "error", message, "add rows for it, and save both again")]
 
 
 def _config(checkpoint: Checkpoint, table: TensorInfo) -> list[Finding]:

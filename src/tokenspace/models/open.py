@@ -241,7 +241,10 @@ def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
             "table's rows"
         )
     tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
-    vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
+    added = tokenizer_files.added_tokens(folder)
+    tokens = tokenizer_files.with_added_names(tokens, added, folder)
+    special = {i for i, token in enumerate(tokens) if token in BERT_SPECIAL}
+    vocab = Vocab(tokens, special=special | {i for i, token in added.items() if token.special})
     with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
         return vocab, Tokenizer.load(folder)
     return vocab, None
