@@ -505,3 +505,22 @@ class TestMadeFrom:
     def test_sizes(self, sizes):
         with pytest.raises(ShapeError):
             TokenEmbedding(*sizes)
+
+
+@pytest.mark.parametrize("rows", [9, 13])
+def test_ids_are_checked_by_the_rows_that_are_there(rows):
+    module, weight = TokenEmbedding(11, 2), torch.arange(2.0 * rows).reshape(rows, 2)
+    replaced = TokenEmbedding(11, 2)
+    replaced.weight = torch.nn.Parameter(weight)
+    for call in (lambda ids: torch.func.functional_call(module, {"weight": weight}, (ids,)), replaced):
+        assert torch.equal(call(torch.tensor([rows - 1])), weight[-1:])
+        with pytest.raises(TokenIdError, match=f"this table of {rows} rows"):
+            call(torch.tensor([rows]))
+    with pytest.raises(TokenIdError, match=f"this table of {rows} rows"):
+        replaced.project_(1.0, torch.tensor([rows]))
+
+
+def test_project_reads_by_a_kernel_that_stops_at_a_negative_id(monkeypatch):
+    monkeypatch.setattr("tokenspace.nn.embedding.check_ids", lambda ids, rows, what: ids)  # as on a device
+    with pytest.raises(IndexError, match="out of range"):
+        TokenEmbedding(4, 2).project_(1.0, torch.tensor([-1]))

@@ -165,3 +165,10 @@ def test_transforms_are_refused_rather_than_answered_wrongly(terms, batch):
     torch.testing.assert_close(
         torch.func.grad(lambda w: loss(w, summed_loss))(detached), direct, rtol=1e-5, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("label", [-1, -100, V])
+def test_a_label_that_nobody_checked_is_never_ignored(label):
+    labels = torch.tensor([1, label, 2])
+    with pytest.raises((RuntimeError, IndexError), match=f"{V} is out of bounds"):
+        torch_chunked_loss(torch.ones(3, D), torch.ones(V, D), None, labels, torch.tensor([True] * 3))

@@ -10,6 +10,8 @@ from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.nn import (
     LearnedPositionalEmbedding,
     SinusoidalPositionalEncoding,
+    TransformerInput,
+    positional,
     positions_from_mask,
     sinusoidal,
 )
@@ -161,3 +163,27 @@ class TestLearned:
     def test_an_empty_batch(self):
         assert LearnedPositionalEmbedding(6, 4).position_ids((0, 3)).shape == (1, 3)
         assert LearnedPositionalEmbedding(6, 4).position_ids((2, 0)).shape == (1, 0)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_compiled_code_refuses_a_start_before_the_first_token(fullgraph):
+    layer = TransformerInput.from_recipe("roberta", 20, 4).eval()
+    compiled = torch.compile(layer, backend="eager", fullgraph=fullgraph)
+    ids = torch.tensor([[5, 6]])
+    assert torch.equal(compiled(ids, start=2), layer(ids, start=2))
+    with pytest.raises(Exception, match="start must be an integer, 0 or more"):
+        compiled(ids, start=-2)
+
+
+def test_a_kept_row_is_read_by_a_kernel_that_stops_at_a_negative_id(monkeypatch):
+    monkeypatch.setattr(positional, "check_ids", lambda ids, rows, what: ids)  # as on a device
+    encoding = SinusoidalPositionalEncoding(4, max_positions=8)
+    with pytest.raises(IndexError, match="out of range"):
+        encoding(torch.tensor([-1]))
+
+
+def test_the_length_is_that_of_the_rows_that_are_there():
+    table = LearnedPositionalEmbedding(4, 2)
+    table.weight = torch.nn.Parameter(torch.ones(6, 2))
+    assert table.usable_length == 6
+    assert table.position_ids((1, 6)).shape == (1, 6)

@@ -124,7 +124,7 @@ class TokenEmbedding(torch.nn.Embedding):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows (\\*axes, D) of integer ids (\\*axes), scaled; ``TokenIdError`` if one is no row's."""
-        ids = check_ids(ids, self.num_embeddings, self.id_name)
+        ids = check_ids(ids, len(self.weight), self.id_name)
         rows = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
         if self.scale is None:
             return rows
@@ -160,9 +160,9 @@ class TokenEmbedding(torch.nn.Embedding):
             if ids is None:
                 self.weight.mul_(_shortening(self.weight, max_norm))
             else:
-                used = check_ids(ids, self.num_embeddings, self.id_name).unique()
-                rows = self.weight[used]
-                self.weight[used] = rows * _shortening(rows, max_norm)
+                used = check_ids(ids, len(self.weight), self.id_name).unique().long()
+                rows = F.embedding(used, self.weight)  # weight[used] would wrap what a device holds
+                self.weight.index_copy_(0, used, rows * _shortening(rows, max_norm))
         return self
 
     def add_rows(self, n: Whole, init: Tensor | Callable[[Tensor], object] | None = None) -> range:
@@ -179,7 +179,7 @@ class TokenEmbedding(torch.nn.Embedding):
         >>> embedding(torch.tensor([5]))
         tensor([[1., 1.]], grad_fn=<EmbeddingBackward0>)
         """
-        n, old = whole("n", n, 1), self.num_embeddings
+        n, old = whole("n", n, 1), len(self.weight)
         weight = torch.empty(
             (old + n, self.embedding_dim), dtype=self.weight.dtype, device=self.weight.device
         )

@@ -74,7 +74,9 @@ def torch_chunked_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor
 ) -> Tensor:
     """`summed_loss` without terms, through ``torch.nn.functional.linear_cross_entropy``."""
-    ignored = -1  # no row: labels are rows here, whatever the caller's ignore_index
+    # On a device nobody has read the labels: -1 could be one, and be ignored. The row V stops the kernel.
+    rows, ignored = len(weight), -1
+    labels = labels.where((labels >= 0) & (labels < rows), rows)
     options = LinearCrossEntropyOptions(
         batch_chunk_size=_chunk(len(hidden), len(weight)),
         chunking_method=None,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tokenspace.errors import ShapeError
@@ -121,7 +122,8 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
     def forward(self, position_ids: Tensor) -> Tensor:
         """One row (\\*axes, D) per position id (\\*axes), a count from 0."""
         if self.max_positions is not None:
-            return self.rows[check_ids(position_ids, self.max_positions, "position id")]
+            ids = check_ids(position_ids, self.max_positions, "position id")
+            return F.embedding(ids, self.rows)  # rows[ids] would wrap a negative id that a device holds
         position_ids = check_ids(position_ids, ANY_COUNT, "position id")
         return _encoding(position_ids, self.embedding_dim, self.layout, self.base, self.rows.dtype)
 
@@ -204,7 +206,7 @@ class LearnedPositionalEmbedding(TokenEmbedding):
     @property
     def usable_length(self) -> int:
         """How many positions the table holds: its rows less the offset."""
-        return self.num_embeddings - self.offset
+        return len(self.weight) - self.offset
 
     def position_ids(
         self,
@@ -241,7 +243,7 @@ class LearnedPositionalEmbedding(TokenEmbedding):
         if needed > self.usable_length:
             before = f" ({self.offset} rows stand before the first)" if self.offset else ""
             raise ShapeError(
-                f"{needed:,} positions are needed and this table of {self.num_embeddings:,} rows holds "
+                f"{needed:,} positions are needed and this table of {len(self.weight):,} rows holds "
                 f"{self.usable_length:,}{before}; shorten the text"
             )
 
@@ -254,7 +256,11 @@ def checked_start(start: Start, batch: int) -> int | Tensor:
                 f"start is one count, or one for each of {batch:,} texts; found shape {tuple(start.shape)}"
             )
         return check_ids(start, ANY_COUNT, "start").reshape(-1, 1)
-    return start if torch.compiler.is_compiling() else whole("start", start, 0)
+    if not torch.compiler.is_compiling():
+        return whole("start", start, 0)
+    if start < 0:
+        raise ShapeError(f"start must be an integer, 0 or more; found {start}")
+    return start
 
 
 def checked_mask(attention_mask: Tensor) -> Tensor:
