@@ -168,6 +168,21 @@ def test_a_model_without_head(changed):
     assert (found.tied, codes(found)) == (False, [("info", "no-head")])
 
 
+def test_a_tied_head_without_its_bias_was_saved_without_one(changed):
+    found = changed("bert", {"cls.predictions.bias": None})
+    assert (found.tied, codes(found)) == (True, [("info", "no-head")])
+    assert "'cls.predictions.bias'" in found.findings[0].message
+
+
+def test_a_bias_that_is_zero_unless_stored_is_not_missed(changed):
+    assert codes(changed("bart", {"final_logits_bias": None})) == []
+
+
+def test_a_stored_head_without_its_bias(changed):
+    found = changed("gptj", {"lm_head.bias": None})
+    assert codes(found) == [("warning", "head-bias-missing")]
+
+
 def test_a_head_and_a_bias_of_other_lengths(changed):
     found = changed("gptj", {"lm_head.weight": torch.ones(V + 2, D)})
     assert codes(found) == [("warning", "head-rows"), ("warning", "head-bias-rows")]

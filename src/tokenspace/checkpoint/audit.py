@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from tokenspace.checkpoint.parameters import CheckpointParameters, count
 from tokenspace.errors import CheckpointError, TokenspaceError
+from tokenspace.models.family import Family
 from tokenspace.models.open import Checkpoint, same_bits, vocabulary, without_row
 from tokenspace.models.safetensors import TensorInfo, listed
 from tokenspace.shown import shown
@@ -231,9 +232,25 @@ def _head(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list[Findi
         message = f"no head is stored ({checkpoint.family.head!r}), and none is tied"
         findings.append(Finding("no-head", "info", message, "nothing, if the model scores no tokens"))
     bias = checkpoint.find(checkpoint.family.head_bias) if checkpoint.family else None
+    findings += (
+        _missing_bias(checkpoint.family, tying, checkpoint.tied) if bias is None and checkpoint.family else []
+    )
     scored = own.shape[0] if own is not None else rows
     if bias is not None and bias.shape[-1:] != (scored,):
         message = f"{bias.name!r} has {list(bias.shape)} numbers for a head of {scored:,} rows"
         fix = "give it one number for each row: the model can't be loaded as it is"
         findings.append(Finding("head-bias-rows", "warning", message, fix))
     return findings
+
+
+def _missing_bias(family: Family, tying: Tying, tied: bool | None) -> list[Finding]:
+    """What is to be said of a head whose bias the files lack, though the family has one."""
+    if family.head_bias is None or family.head_bias_from_zero:
+        return []
+    if tying.stored:
+        message = f"{tying.stored!r} is stored without its bias, {family.head_bias!r}"
+        return [Finding("head-bias-missing", "warning", message, "add it: the head can't be loaded as it is")]
+    if not tied:
+        return []  # said already: no-head
+    message = f"no head is stored, nor its bias ({family.head_bias!r}): the model was saved without one"
+    return [Finding("no-head", "info", message, "nothing, if the model scores no tokens")]
