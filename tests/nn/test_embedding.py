@@ -11,7 +11,7 @@ from safetensors.torch import load_file, load_model, save_model
 
 from tokenspace import reference
 from tokenspace.errors import ShapeError, TokenIdError
-from tokenspace.nn import LMHead, TokenEmbedding
+from tokenspace.nn import LMHead, Projection, TokenEmbedding
 from tokenspace.nn.initializers import normal_, truncated_normal_, xavier_uniform_
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
@@ -524,3 +524,42 @@ def test_project_reads_by_a_kernel_that_stops_at_a_negative_id(monkeypatch):
     monkeypatch.setattr("tokenspace.nn.embedding.check_ids", lambda ids, rows, what: ids)  # as on a device
     with pytest.raises(IndexError, match="out of range"):
         TokenEmbedding(4, 2).project_(1.0, torch.tensor([-1]))
+
+
+def returns_a_tensor(weight):
+    return torch.ones_like(weight)
+
+
+def test_an_initializer_has_to_fill_in_place():
+    words = r"left 8 of 8 numbers unset, or NaN; it has to fill the tensor"
+    with pytest.raises(ShapeError, match=words):
+        TokenEmbedding(4, 2, initializer=returns_a_tensor)
+    with pytest.raises(ShapeError, match=words):
+        Projection(2, 4, initializer=returns_a_tensor)
+    with pytest.raises(ShapeError, match=words):
+        LMHead.untied(4, 2, initializer=returns_a_tensor)
+    module = TokenEmbedding(3, 2)
+    before = module.weight
+    with pytest.raises(ShapeError, match=words):
+        module.add_rows(1, returns_a_tensor)
+    assert module.weight is before
+    assert module.num_embeddings == 3
+    assert TokenEmbedding(4, 2, initializer=returns_a_tensor, device="meta").weight.is_meta
+
+
+def test_from_pretrained_takes_device_and_dtype_and_draws_nothing():
+    drawn, rows = [], torch.eye(3)
+    module = TokenEmbedding.from_pretrained(rows, initializer=drawn.append, dtype=torch.bfloat16)
+    assert module.weight.dtype == torch.bfloat16
+    assert drawn == []
+    assert module.initializer == drawn.append
+    assert TokenEmbedding.from_pretrained(rows, device="meta").weight.is_meta
+    assert TokenEmbedding.from_pretrained(rows, device="cpu").weight.data_ptr() == rows.data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_a_table_of_no_floats(dtype):
+    with pytest.raises(ShapeError, match="dtype must be a floating-point type"):
+        TokenEmbedding(3, 2, dtype=dtype)
+    with pytest.raises(ShapeError, match="dtype must be a floating-point type"):
+        TokenEmbedding.from_pretrained(torch.eye(3), dtype=dtype)

@@ -532,3 +532,11 @@ def test_a_checkpoints_head_in_another_type_or_for_another_table(small_checkpoin
         CheckpointError, match=r"tied to a table \(60, 16\), and the embedding given is \(30, 8\)"
     ):
         LMHead.from_checkpoint(folder, TokenEmbedding(V, D))
+
+
+def test_a_tied_checkpoints_head_has_its_embeddings_type(small_checkpoint):
+    folder = small_checkpoint("bert").folder
+    token = TransformerInput.from_checkpoint(folder, dtype=torch.bfloat16).token
+    assert LMHead.from_checkpoint(folder, token, dtype=torch.bfloat16).bias.dtype == torch.bfloat16
+    with pytest.raises(ShapeError, match=r"tied to rows of torch.bfloat16, and dtype is torch.float32"):
+        LMHead.from_checkpoint(folder, token, dtype=torch.float32)

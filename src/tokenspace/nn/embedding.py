@@ -21,7 +21,7 @@ from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
 from tokenspace.nn.arrays import tensor_of
 from tokenspace.nn.frozen_row import freeze_row
 from tokenspace.nn.ids import check_ids
-from tokenspace.nn.initializers import Initializer, normal_
+from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.reference.embedding import scale_factor
 from tokenspace.table import Table
 
@@ -83,6 +83,8 @@ class TokenEmbedding(torch.nn.Embedding):
             raise ShapeError("freeze_padding=True needs the padding_idx whose row it freezes")
         if padding_on_load not in ("keep", "zero"):
             raise ShapeError(f"padding_on_load must be 'keep' or 'zero'; found {padding_on_load!r}")
+        if dtype is not None and not dtype.is_floating_point:
+            raise ShapeError(f"dtype must be a floating-point type; found {dtype}")
         weight = torch.empty((rows, width), device=device, dtype=dtype)
         super().__init__(rows, width, padding_idx, sparse=sparse, _weight=weight)
         self.scale = None if scale is None else _scale(scale, width, scale_dtype)
@@ -95,11 +97,20 @@ class TokenEmbedding(torch.nn.Embedding):
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: Whole | None = None, **options: Any
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: Whole | None = None,
+        *,
+        initializer: Initializer = normal_,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> TokenEmbedding:
-        """Hold an existing (V, D) tensor, uncopied, its padding row as it is.
+        """Hold an existing (V, D) tensor, its padding row as it is; uncopied, unless device or dtype differ.
 
-        As in torch, the rows are not trained unless ``freeze=False``; ``options`` are the constructor's.
+        As in torch, the rows are not trained unless ``freeze=False``; ``options`` are the constructor's. The
+        ``initializer`` is for later: `reset_parameters` and `add_rows`.
 
         >>> TokenEmbedding.from_pretrained(torch.eye(3), scale=2.0)(torch.tensor([1]))
         tensor([[0., 2., 0.]])
@@ -110,8 +121,11 @@ class TokenEmbedding(torch.nn.Embedding):
                 f"{embeddings.dtype}"
             )
         rows, width = embeddings.shape
-        self = cls(rows, width, padding_idx=padding_idx, device="meta", **options)
-        self.weight = Parameter(embeddings.detach(), requires_grad=not freeze)
+        self = cls(
+            rows, width, padding_idx=padding_idx, initializer=_nothing, device="meta", dtype=dtype, **options
+        )
+        self.initializer = initializer
+        self.weight = Parameter(embeddings.detach().to(device, dtype), requires_grad=not freeze)
         return self
 
     @classmethod
@@ -135,7 +149,7 @@ class TokenEmbedding(torch.nn.Embedding):
     def reset_parameters(self) -> None:
         """Draw the table anew; the padding row is zero afterwards, whatever the initializer made of it."""
         with torch.no_grad():
-            self.initializer(self.weight)
+            initialize_(self.weight, self.initializer)
             self.zero_padding_row()
 
     def zero_padding_row(self) -> None:
@@ -191,7 +205,7 @@ class TokenEmbedding(torch.nn.Embedding):
                     )
                 weight[old:] = init
             else:  # drawn as part of the whole table: Xavier's spread depends on all its rows
-                (self.initializer if init is None else init)(weight)
+                initialize_(weight, self.initializer if init is None else init)
             weight[:old] = self.weight
         self.weight = Parameter(weight, requires_grad=self.weight.requires_grad)
         self.num_embeddings = old + n
@@ -242,6 +256,10 @@ def _scale(scale: Real | Literal["sqrt"], width: int, dtype: ScaleDtype | None) 
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ShapeError(f"scale_dtype must be a floating-point torch.dtype, or 'weight'; found {dtype!r}")
     return real(f"scale in {dtype}", torch.tensor(factor, dtype=torch.float64).to(dtype).item())
+
+
+def _nothing(weight: Tensor) -> None:
+    """The initializer of a table that is about to be replaced."""
 
 
 def _shortening(rows: Tensor, max_norm: float) -> Tensor:

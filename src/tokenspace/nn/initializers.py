@@ -147,6 +147,27 @@ def _uniform(weight: Tensor, bound: float, generator: torch.Generator | None) ->
 
 
 @torch.no_grad()
+def initialize_(weight: Tensor, initializer: Initializer) -> None:
+    """Let ``initializer`` fill ``weight``; ``ShapeError`` if it leaves any number unset, or makes it NaN.
+
+    >>> initialize_(torch.empty(2, 2), torch.ones_like)
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.ShapeError: the initializer left 4 of 4 numbers unset, or NaN; it has to fill the \
+tensor that it is given in place: lambda weight: weight.copy_(...)
+    """
+    with torch.no_grad():
+        weight.fill_(math.nan)
+        initializer(weight)
+        if weight.is_meta or type(weight) not in (Tensor, torch.nn.Parameter):  # no values to look at
+            return
+        if unset := int(weight.isnan().sum()):
+            raise ShapeError(
+                f"the initializer left {unset:,} of {weight.numel():,} numbers unset, or NaN; it has to fill "
+                "the tensor that it is given in place: lambda weight: weight.copy_(...)"
+            )
+
+
 def _fill(weight: Tensor, fill: Callable[[Tensor], object]) -> Tensor:
     if weight.dtype in (torch.float32, torch.float64):
         fill(weight)

@@ -23,7 +23,7 @@ from tokenspace.models.open import open_checkpoint
 from tokenspace.nn.arrays import tensor_of
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
-from tokenspace.nn.initializers import Initializer, normal_
+from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, without_row
 from tokenspace.reference.recipes import head_from_checkpoint
 
@@ -121,7 +121,8 @@ class LMHead(nn.Module):
         A tied one is tied to ``embedding``: the ``token`` of ``TransformerInput.from_checkpoint(folder)``.
         Where none is given, or the files hold a table for the head, it has rows of its own, in their own
         dtype if none is given. ``CheckpointError`` if ``embedding`` has another shape than the files' table;
-        others as for ``reference.recipes.head_from_checkpoint``.
+        ``ShapeError`` if it has another type than ``dtype``, which a tied head can't choose; others as for
+        ``reference.recipes.head_from_checkpoint``.
         """
         checkpoint = open_checkpoint(folder)
         twin = head_from_checkpoint(checkpoint)
@@ -131,6 +132,11 @@ class LMHead(nn.Module):
                 raise CheckpointError(
                     f"{folder}: the head is tied to a table {twin.weight.shape}, and the embedding given is "
                     f"{tuple(embedding.weight.shape)}; take TransformerInput.from_checkpoint(folder).token"
+                )
+            if dtype not in (None, embedding.weight.dtype):
+                raise ShapeError(
+                    f"the head is tied to rows of {embedding.weight.dtype}, and dtype is {dtype}; a tied "
+                    "head has its embedding's: convert that, or leave dtype out"
                 )
             head = cls(embedding, bias=twin.bias is not None, **_settings(twin))
         else:
@@ -185,7 +191,7 @@ class LMHead(nn.Module):
         """Zero the bias, and draw an untied head's rows anew; a tied one's are the embedding's to draw."""
         with torch.no_grad():
             if self._tied is None:
-                self._initializer(self.weight)
+                initialize_(self.weight, self._initializer)
             if self.bias is not None:
                 self.bias.zero_()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tokenspace.initializers import Whole, whole
-from tokenspace.nn.initializers import Initializer, xavier_uniform_
+from tokenspace.nn.initializers import Initializer, initialize_, xavier_uniform_
 
 
 class Projection(torch.nn.Linear):
@@ -37,6 +37,6 @@ class Projection(torch.nn.Linear):
     def reset_parameters(self) -> None:
         """Draw the weight anew; the bias is zero afterwards."""
         with torch.no_grad():
-            self.initializer(self.weight)
+            initialize_(self.weight, self.initializer)
             if self.bias is not None:
                 self.bias.zero_()
