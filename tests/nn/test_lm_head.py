@@ -540,3 +540,15 @@ def test_a_tied_checkpoints_head_has_its_embeddings_type(small_checkpoint):
     assert LMHead.from_checkpoint(folder, token, dtype=torch.bfloat16).bias.dtype == torch.bfloat16
     with pytest.raises(ShapeError, match=r"tied to rows of torch.bfloat16, and dtype is torch.float32"):
         LMHead.from_checkpoint(folder, token, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("soft_cap", [None, 5.0])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_the_loss_runs_on_meta(soft_cap, chunked):
+    head = LMHead.untied(V, D, bias=True, soft_cap=soft_cap, device="meta")
+    hidden, labels = torch.empty(2, 3, D, device="meta"), torch.empty(2, 3, dtype=torch.long, device="meta")
+    loss = head.loss(hidden, labels, chunked=chunked)
+    loss.backward()
+    assert loss.is_meta
+    assert loss.shape == ()
+    assert head.weight.grad.shape == (V, D)

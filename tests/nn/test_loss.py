@@ -172,3 +172,12 @@ def test_a_label_that_nobody_checked_is_never_ignored(label):
     labels = torch.tensor([1, label, 2])
     with pytest.raises((RuntimeError, IndexError), match=f"{V} is out of bounds"):
         torch_chunked_loss(torch.ones(3, D), torch.ones(V, D), None, labels, torch.tensor([True] * 3))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own forward mode
+def test_a_bias_with_a_tangent_is_refused(batch):
+    hidden, weight, bias, labels, counted = batch(torch.float32)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(bias.detach(), torch.ones(V))
+        with pytest.raises(TokenspaceError, match="chunked=False"):
+            chunked_summed_loss(hidden, weight, dual, labels, counted, Terms())

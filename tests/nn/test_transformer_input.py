@@ -457,3 +457,34 @@ class TestFromCheckpoint:
         save_file({"table": torch.ones(3, 2)}, tmp_path / "model.safetensors")
         with pytest.raises(CheckpointError, match="mystery"):
             TransformerInput.from_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("max_positions", [0, -1, 1.5])
+@pytest.mark.parametrize("name", ["bert", "original", "llama"])
+def test_a_recipe_of_no_positions(name, max_positions):
+    with pytest.raises(ShapeError, match="max_positions must be an integer, 1 or more"):
+        TransformerInput.from_recipe(name, 20, 4, max_positions=max_positions)
+
+
+@pytest.mark.parametrize("name", [None, 5])
+def test_a_recipe_without_a_name(name):
+    with pytest.raises(CheckpointError, match=f"the name of a family or a model; found {name}"):
+        TransformerInput.from_recipe(name, 20, 4)
+
+
+@pytest.mark.parametrize("name", ["keys", "a.b", "", "training", 3])
+def test_extras_that_torch_cannot_name(name):
+    with pytest.raises(ShapeError, match="an extra table can't be named"):
+        TransformerInput(TokenEmbedding(5, 4), extras={name: SegmentEmbedding(2, 4)})
+
+
+def test_lists_are_no_ids():
+    layer, ids = TransformerInput.from_recipe("roberta", 20, 4), torch.tensor([[5, 6]])
+    for given, what in (
+        ({"ids": [[5, 6]]}, "ids"),
+        ({"ids": ids, "segment_ids": [[0, 0]]}, "segment ids"),
+        ({"ids": ids, "position_ids": [[0, 0]]}, "position ids"),
+        ({"ids": ids, "attention_mask": [[1, 1]]}, "attention mask"),
+    ):
+        with pytest.raises(ShapeError, match=f"the {what} must be a tensor, found list"):
+            layer(**given)

@@ -24,7 +24,7 @@ from tokenspace.nn.arrays import tensor_of
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
-from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, without_row
+from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, without_autocast, without_row
 from tokenspace.reference.recipes import head_from_checkpoint
 
 
@@ -274,12 +274,12 @@ class LMHead(nn.Module):
         if bias is not None and self.logit_scale != 1.0:
             bias = bias * self.logit_scale
         kind = hidden.device.type
-        if torch.is_autocast_enabled(kind) and hidden.dtype != torch.float64:
+        if not hidden.is_meta and torch.is_autocast_enabled(kind) and hidden.dtype != torch.float64:
             lower = torch.get_autocast_dtype(kind)
             hidden, weight = hidden.to(lower), weight.to(lower)
             bias = None if bias is None else bias.to(lower)
         summed = chunked_summed_loss if chunked else summed_loss
-        with torch.autocast(kind, enabled=False):
+        with without_autocast(hidden):
             total = summed(
                 hidden, weight, bias, labels, counted, Terms(self.soft_cap, smoothing, self.masked)
             )

@@ -14,6 +14,7 @@ twice before it reaches ``.grad`` (benchmarks/lm_head_loss.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -62,10 +63,10 @@ def chunked_summed_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, terms: Terms
 ) -> Tensor:
     """`summed_loss`, its (N, V) numbers made and dropped a chunk at a time; first-order gradients only."""
-    _refuse_transforms(hidden, weight)
+    _refuse_transforms(hidden, weight, bias)
     if not len(hidden):
         return summed_loss(hidden, weight, bias, labels, counted, terms)
-    if terms == Terms() and not hidden.is_cpu:
+    if terms == Terms() and not (hidden.is_cpu or hidden.is_meta):
         return torch_chunked_loss(hidden, weight, bias, labels, counted)
     return _ChunkedLoss.apply(hidden, weight, bias, labels, counted, terms)
 
@@ -97,11 +98,11 @@ def torch_chunked_loss(
     return loss.sum() if by_position else loss
 
 
-def _refuse_transforms(hidden: Tensor, weight: Tensor) -> None:
+def _refuse_transforms(*given: Tensor | None) -> None:
     """torch's chunked loss answers forward-mode differentiation with a tangent of 0, and others obscurely."""
     if torch.compiler.is_compiling():
         return
-    dual = any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in (hidden, weight))
+    dual = any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in given)
     if dual or torch._C._are_functorch_transforms_active():
         raise TokenspaceError(
             "the chunked loss has a plain backward only; under torch.func or forward-mode differentiation "
@@ -133,7 +134,7 @@ class _ChunkedLoss(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden) if needs_hidden else None
         d_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         d_bias = torch.zeros_like(bias, dtype=wide) if needs_bias else None
-        with torch.autocast(hidden.device.type, enabled=False):
+        with without_autocast(hidden):
             for rows in _chunks(len(hidden), len(weight)):
                 d_scores = _d_scores(
                     F.linear(hidden[rows], weight, bias), labels[rows], counted[rows] * d_loss, ctx.terms
@@ -173,6 +174,11 @@ def _d_scores(scores: Tensor, labels: Tensor, d_losses: Tensor, terms: Terms) ->
 def _bent(scores: Tensor, terms: Terms) -> Tensor:
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     return scores if terms.soft_cap is None else terms.soft_cap * torch.tanh(scores / terms.soft_cap)
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
+    """Autocast off for the tensor's device; meta, where torch knows no autocast, has none to turn off."""
+    return nullcontext() if tensor.is_meta else torch.autocast(tensor.device.type, enabled=False)
 
 
 def _spread(scores: Tensor, terms: Terms) -> Tensor:

@@ -14,6 +14,7 @@ from torch import nn
 
 from tokenspace import reference
 from tokenspace.errors import CheckpointError, ShapeError
+from tokenspace.initializers import whole
 from tokenspace.models import families, sizes
 from tokenspace.models.families import FAMILIES, RECIPES, Family, Recipe
 from tokenspace.models.open import open_checkpoint
@@ -39,6 +40,8 @@ def drawn_parts(
     **factory: Any,
 ) -> dict[str, Any]:
     """``TransformerInput``'s arguments for a family or a named model; ``factory`` is device and dtype."""
+    if max_positions is not None:
+        max_positions = whole("max_positions", max_positions, 1)
     model, family, recipe = _known(name)
     if model is None and (vocab_size is None or d_model is None):
         raise ShapeError(
@@ -128,6 +131,8 @@ def checkpoint_parts(
 
 def _known(name: str) -> tuple[Model | None, Family | None, Recipe]:
     """What ``name`` says: a model with its family, a family, or a recipe of no family."""
+    if not isinstance(name, str):
+        raise CheckpointError(f"a recipe is the name of a family or a model; found {name!r}")
     try:
         model = sizes.find(name)
     except CheckpointError:

@@ -63,7 +63,7 @@ class TransformerInput(nn.Module):
         self.position = position
         self.segment = segment
         self.extras: Mapping[str, SegmentEmbedding]
-        self.extras = nn.ModuleDict(dict(extras or {}))  # type: ignore[assignment]
+        self.extras = nn.ModuleDict(_checked_names(extras or {}))  # type: ignore[assignment]
         self.layer_norm = layer_norm
         self.projection = projection
         self.dropout = dropout
@@ -141,12 +141,15 @@ class TransformerInput(nn.Module):
         if (ids is None) == (inputs_embeds is None):
             raise ShapeError("give either ids or inputs_embeds, and not both")
         if ids is not None:
+            _check_tensor(ids, "ids")
             if ids.ndim != 2:
                 raise ShapeError(f"ids are (B, T), texts by positions; found shape {tuple(ids.shape)}")
             x = self.token(ids)
         else:
             x = self._checked_embeds(inputs_embeds)
         shape = (x.shape[0], x.shape[1])
+        if attention_mask is not None:
+            _check_tensor(attention_mask, "attention mask")
         if attention_mask is not None and tuple(attention_mask.shape) != shape:
             raise ShapeError(
                 f"the attention mask must be {shape}, as the ids are; found {tuple(attention_mask.shape)}"
@@ -254,8 +257,27 @@ class TransformerInput(nn.Module):
         return projects_first
 
 
+def _check_tensor(value: Any, what: str) -> None:
+    if not isinstance(value, Tensor):
+        raise ShapeError(
+            f"the {what} must be a tensor, found {type(value).__name__}; torch.tensor(...) makes one"
+        )
+
+
 def _per_token(ids: Tensor, shape: tuple[int, int], what: str) -> Tensor:
     """``ids`` as they are, if they serve texts of ``shape`` (B, T); those of one text serve every text."""
+    _check_tensor(ids, what)
     if tuple(ids.shape) not in (shape, (1, shape[1]), (shape[1],)):
         raise ShapeError(f"{what} must be {shape} or {shape[1:]}; found {tuple(ids.shape)}")
     return ids
+
+
+def _checked_names(extras: Mapping[str, SegmentEmbedding]) -> dict[str, SegmentEmbedding]:
+    """``extras``, if torch can hold them by their names; ``ShapeError`` otherwise."""
+    for name in extras:
+        if not isinstance(name, str) or not name or "." in name or hasattr(nn.ModuleDict(), name):
+            raise ShapeError(
+                f"an extra table can't be named {name!r}: torch takes names without a dot that are "
+                "no attributes of ModuleDict"
+            )
+    return dict(extras)
