@@ -163,6 +163,36 @@ def test_a_head_that_repeats_the_table(changed, small_checkpoint):
     assert codes(found) == [("info", "head-copy")]
 
 
+BERT = "bert.embeddings."
+LAYER_FAULTS = {
+    "no norm": ({f"{BERT}LayerNorm.weight": None, f"{BERT}LayerNorm.bias": None}, "LayerNorm.weight"),
+    "other width": ({f"{BERT}position_embeddings.weight": torch.ones(40, D + 1)}, str(D + 1)),
+}
+
+
+@pytest.mark.parametrize(("tensors", "said"), LAYER_FAULTS.values(), ids=LAYER_FAULTS)
+def test_an_input_layer_that_cant_be_made(changed, tensors, said):
+    found = changed("bert", tensors)
+    assert codes(found) == [("warning", "layer")]
+    assert said in found.findings[0].message
+
+
+def test_a_table_without_rows_is_an_error(changed):
+    found = changed("bert", {f"{BERT}word_embeddings.weight": torch.ones(0, D)})
+    assert codes(found)[0] == ("error", "no-rows")
+    assert "vocab-size" not in {code for _, code in codes(found)}
+
+
+def test_a_padding_id_without_a_row_is_said_once(changed):
+    assert codes(changed("bert", pad_token_id=V)) == [("error", "padding-past-rows")]
+
+
+def test_a_vocab_size_in_words_finds_no_table(changed):
+    found = changed("bert", model_type="new", vocab_size="60")
+    (finding,) = (finding for finding in found.findings if finding.code == "input-unknown")
+    assert "vocab_size is '60', no whole number" in finding.message
+
+
 def test_a_model_without_head(changed):
     found = changed("llama", {"lm_head.weight": None})
     assert (found.tied, codes(found)) == (False, [("info", "no-head")])

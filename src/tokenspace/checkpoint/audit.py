@@ -14,6 +14,7 @@ from tokenspace.errors import CheckpointError, TokenspaceError
 from tokenspace.models.family import Family
 from tokenspace.models.open import Checkpoint, same_bits, vocabulary, without_row
 from tokenspace.models.safetensors import TensorInfo, listed
+from tokenspace.reference.recipes import from_checkpoint
 from tokenspace.shown import shown
 from tokenspace.tokenizer_files import added_tokens
 from tokenspace.vocab import Vocab, placeholder
@@ -98,13 +99,17 @@ def audit(checkpoint: Checkpoint) -> Audit:
     try:
         vocab, _ = vocabulary(checkpoint.folder)
         largest_id = _largest(vocab)
-        if table is not None:
+        if table is not None and table.shape[0]:
             findings += _ids(vocab, largest_id, table)
     except TokenspaceError as error:
         largest_id, doubts = _without_vocab(checkpoint, table, error)
         findings += doubts
-    if table is not None:
+    if table is not None and 0 in table.shape:
+        message = f"{table.name!r} is {list(table.shape)}: it holds no numbers, and no token id has a row"
+        findings.append(Finding("no-rows", "error", message, "take the files from where they are whole"))
+    elif table is not None:
         findings += _config(checkpoint, table)
+        findings += _layer(checkpoint) if not any(f.code == "padding-past-rows" for f in findings) else []
         findings += _head(checkpoint, table, tying)
     return Audit(
         family=checkpoint.family.name if checkpoint.family else None,
@@ -213,6 +218,19 @@ def _config(checkpoint: Checkpoint, table: TensorInfo) -> list[Finding]:
         message = f"config.json's pad_token_id is {pad:,}, which has no row (valid: 0 to {rows - 1:,})"
         findings.append(Finding("padding-past-rows", "error", message, "set it to the padding token's id"))
     return findings
+
+
+def _layer(checkpoint: Checkpoint) -> list[Finding]:
+    """Why a known family's input layer can't be made of the files, if it can't."""
+    if checkpoint.family is None:
+        return []
+    try:
+        from_checkpoint(checkpoint)
+    except TokenspaceError as error:
+        message = f"the input layer can't be made of these files: {error}"
+        fix = "correct that, or take the files from where they are whole"
+        return [Finding("layer", "warning", message, fix)]
+    return []
 
 
 def _head(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list[Finding]:

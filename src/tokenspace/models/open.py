@@ -97,6 +97,11 @@ class Checkpoint:
     def _by_shape(self) -> TensorInfo:
         rows = self.setting("vocab_size")
         kind = f"model type {self.config.get('model_type')!r} with these tensors is not a known family"
+        if type(rows) is not int:
+            raise CheckpointError(
+                f"{self.folder}: {kind}, and config.json's vocab_size is {rows!r}, no whole number; set it, "
+                f"or name the input table with load_table(folder, tensor=...), from {listed(self.tensors)}"
+            )
         found = [
             tensor for tensor in self.tensors.values() if len(tensor.shape) == 2 and tensor.shape[0] == rows
         ]
