@@ -1,7 +1,9 @@
 import copy
+import gc
 import io
 import itertools
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -552,3 +554,22 @@ def test_the_loss_runs_on_meta(soft_cap, chunked):
     assert loss.is_meta
     assert loss.shape == ()
     assert head.weight.grad.shape == (V, D)
+
+
+def test_a_head_leaves_nothing_on_its_embedding_that_keeps_it_alive():
+    embedding = TokenEmbedding(V, D)
+    model = nn.ModuleDict({"head": LMHead(embedding), "token": embedding})  # the head is loaded first
+    assert not embedding._load_state_dict_post_hooks
+    state = {"head.weight": torch.ones(V, D), "token.weight": torch.ones(V, D)}
+    for _ in range(2):
+        model.load_state_dict(state)
+    assert len(embedding._load_state_dict_post_hooks) == 1
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        twin.load_state_dict(state)
+        with pytest.raises(RuntimeError, match="differs from the embedding"):
+            twin.load_state_dict({**state, "head.weight": torch.zeros(V, D)})
+    head = weakref.ref(model["head"])
+    del model["head"]
+    gc.collect()
+    assert head() is None
+    embedding.load_state_dict({"weight": torch.zeros(V, D)})

@@ -58,6 +58,7 @@ class LMHead(nn.Module):
     bias: nn.Parameter | None
     _tied: tuple[nn.Embedding] | None  # in a tuple, torch registers no submodule
     _claim: tuple[weakref.ref[Tensor], list[str], str] | None
+    _asks: _AskHead | None
     _initializer: Initializer
 
     def __init__(
@@ -75,8 +76,7 @@ class LMHead(nn.Module):
                 f"a head is tied to a TokenEmbedding or torch.nn.Embedding, found "
                 f"{type(embedding).__name__}; LMHead.untied(rows, width) makes one with a table of its own"
             )
-        self._tied, self._claim = (embedding,), None
-        embedding.register_load_state_dict_post_hook(self._embedding_was_loaded)
+        self._tied, self._claim, self._asks = (embedding,), None, None
         self._settle(embedding.weight, bias, hidden_scale, logit_scale, soft_cap)
 
     @classmethod
@@ -103,7 +103,7 @@ class LMHead(nn.Module):
         )
         head = cls.__new__(cls)
         nn.Module.__init__(head)
-        head._tied = head._claim = None
+        head._tied = head._claim = head._asks = None
         head._initializer = initializer
         head.register_parameter("weight", cast(nn.Parameter, table.weight))
         head._settle(table.weight, bias, hidden_scale, logit_scale, soft_cap)
@@ -317,14 +317,12 @@ class LMHead(nn.Module):
             )
             self._claim = (weakref.ref(found), error_msgs, refusal)
             self._judge_claim()
+            if self._asks is None:  # the embedding may be loaded after the head
+                self._asks = _AskHead(self)
+                self._tied[0].register_load_state_dict_post_hook(self._asks)
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
-
-    def _embedding_was_loaded(self, module: nn.Module, incompatible_keys: Any) -> None:
-        """The embedding may be loaded after the head: the claim is then judged by the new rows."""
-        self._judge_claim()
-        self._claim = None
 
     def _judge_claim(self) -> None:
         """Refuse the head's own weight in a state dict, or take the refusal back, by the embedding's rows."""
@@ -343,7 +341,7 @@ class LMHead(nn.Module):
             errors.append(refusal)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_claim": None}
+        return {**self.__dict__, "_claim": None, "_asks": None}
 
     def extra_repr(self) -> str:
         rows, width = self.weight.shape
@@ -360,6 +358,25 @@ class LMHead(nn.Module):
             if value != plain
         ]
         return ", ".join(parts)
+
+
+class _AskHead:
+    """A hook on the embedding, which doesn't keep the head alive: a claim is judged by the rows just loaded.
+
+    Copied or unpickled with the embedding it does nothing; the head's copy registers its own when needed.
+    """
+
+    def __init__(self, head: LMHead | None = None) -> None:
+        self._head = (lambda: None) if head is None else weakref.ref(head)
+
+    def __call__(self, module: nn.Module, incompatible_keys: Any) -> None:
+        head = self._head()
+        if head is not None:
+            head._judge_claim()
+            head._claim = None
+
+    def __reduce__(self) -> tuple[type[_AskHead], tuple[()]]:
+        return _AskHead, ()
 
 
 def _settings(twin: reference.LMHead) -> dict[str, Any]:
