@@ -254,11 +254,12 @@ def test_added_tokens_split_as_in_transformers(kept, layout, request, tmp_path):
     else:
         (tmp_path / "added_tokens.json").write_text(json.dumps(tokens))
         if kept == "map":
-            (tmp_path / "special_tokens_map.json").write_text(json.dumps({"pad_token": "<x>"}))
+            (tmp_path / "special_tokens_map.json").write_text(json.dumps({"extra_special_tokens": ["<x>"]}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     ours = Tokenizer.load(tmp_path)
     assert ours.encode(ADDED).ids.tolist() == theirs(ADDED)["input_ids"]
+    assert set(ours.vocab.special) == {i for i, token in theirs.added_tokens_decoder.items() if token.special}
     assert ours.vocab[size] == "<x>"
     assert ours.vocab[size + 1] == "<y>"
     assert len(ours.vocab) == size + 2
@@ -270,6 +271,14 @@ def test_added_tokens_that_are_there_leave_the_file_as_it_is(bert, tmp_path):
     entry = {"content": "[PAD]", "special": True, "normalized": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"0": entry}}))
     assert Tokenizer.load(tmp_path).to_json() == text
+
+
+def test_a_special_token_in_added_tokens_stays_special(bert, tmp_path):
+    plain = Tokenizer.load(bert)
+    (tmp_path / "tokenizer.json").write_text(plain.to_json())
+    mask = plain.inner.token_to_id("[MASK]")
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[MASK]": mask, "<x>": len(plain.vocab)}))
+    assert Tokenizer.load(tmp_path).vocab.special == plain.vocab.special
 
 
 @pytest.mark.parametrize("layout", ["vocab.txt", "tokenizer.json"])
