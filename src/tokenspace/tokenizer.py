@@ -68,7 +68,8 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """Read a tokenizer's file, or the one in a checkpoint's folder: ``tokenizer.json``, WordPiece's
-        ``vocab.txt``, or the ``vocab.json`` and ``merges.txt`` of GPT-2's byte-level BPE.
+        ``vocab.txt``, or the ``vocab.json`` and ``merges.txt`` of GPT-2's byte-level BPE. A folder's added
+        tokens (``tokenizer_config.json``, ``added_tokens.json``) are read too.
 
         ``assumed`` says what none of them told.
         """
