@@ -98,10 +98,11 @@ def report(rows: int, width: int, positions: int, repeats: int) -> str:
         variant: {key: statistics.median(run[key] for run in measured) for key in measured[0]}
         for variant, measured in runs.items()
     }
+    processes = "One fresh process each" if repeats == 1 else f"Median of {repeats} fresh processes each"
     lines = [
         f"# The head's loss: V {rows:,}, D {width:,}, N {positions:,}, float32, forward and backward",
         "",
-        f"Median of {repeats} fresh processes each (`python benchmarks/lm_head_loss.py`). {_machine()}.",
+        f"{processes} (`python benchmarks/lm_head_loss.py --repeats {repeats}`). {_machine()}.",
         "",
         "| loss | peak above base, MB | of the naive one | seconds | value |",
         "|---|---|---|---|---|",

@@ -5,9 +5,10 @@ ids on                                 what an id outside the table does
 =====================================  ===============================================================
 CPU: eager, no_grad, vmap, functional  ``TokenIdError`` before any row is read
 CPU: torch.compile, torch.export       ``TokenIdError`` when the compiled code runs
-CUDA and other devices                 torch's own kernel stops with a device-side assertion; nothing is
+CUDA                                   torch's own kernel stops with a device-side assertion; nothing is
                                        read back, so nothing waits (``synchronize=True`` reads, and raises
                                        ``TokenIdError``)
+other devices                          what their kernels do
 meta                                   nothing: there are no values
 =====================================  ===============================================================
 """

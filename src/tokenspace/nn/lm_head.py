@@ -244,7 +244,7 @@ class LMHead(nn.Module):
         label_smoothing: float = 0.0,
         chunked: bool = True,
     ) -> Tensor:
-        """Mean cross entropy of ``labels`` (\\*axes) for ``hidden`` (\\*axes, D), without its (N, V) logits.
+        """Mean cross entropy of ``labels`` (\\*axes) for ``hidden`` (\\*axes, D), a chunk at a time.
 
         0, with zero gradients, if every label is ``ignore_index`` (torch gives NaN). Label smoothing spreads
         over the rows that can be predicted. The chunked form has a backward of its own, first order only, and

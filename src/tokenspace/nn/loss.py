@@ -1,4 +1,4 @@
-"""Cross entropy of a vocabulary head, a chunk of positions at a time, so that (N, V) logits never exist.
+"""Cross entropy of a vocabulary head, a chunk of positions at a time: of (N, V) logits 2^25 at most exist.
 
     forward    s = cap · tanh((h Eᵀ + b) / cap)                         (no cap: s = h Eᵀ + b)
                loss = Σ_n  log Σ_v exp s[n, v] - (1-ε) · s[n, label] - ε · mean_v s[n, v]
