@@ -5,25 +5,20 @@ import subprocess
 import sys
 import textwrap
 
-import numba
 import pytest
-
-from tokenspace.kernels.first_call import explained
 
 FIRST_CALL = """
     import time
     import numba
     from tokenspace.kernels import skipgram as kernel
     import numpy as np
-    from tokenspace.kernels.first_call import explained
-    corpus = kernel.Corpus(np.zeros(2, np.int32), np.array([0, 2]))
+        corpus = kernel.Corpus(np.zeros(2, np.int32), np.array([0, 2]))
     draws = kernel.draws(np.array([2]), 1e-3, 5, np.random.default_rng(0))
     model = kernel.Model(kernel.padded(np.zeros((1, 100))), kernel.padded(np.zeros((1, 100))))
     scratch = kernel.scratch(100, 5, 5)
     numba.njit(lambda: 0)()  # numba's own first use, which imports scipy where it is installed
     began = time.process_time()  # a busy machine doesn't count
-    with explained("skip-gram"):
-        kernel.train_sentences(0, 0, corpus, model, draws, np.float32(0), np.uint64(1), scratch)
+    kernel.train_sentences(0, 0, corpus, model, draws, np.float32(0), np.uint64(1), scratch)
     print(time.process_time() - began)
 """
 
@@ -42,22 +37,8 @@ def first_call(cache) -> tuple[float, str]:
 @pytest.mark.slow
 def test_the_skipgram_kernel_compiles_once_with_a_note_and_loads_fast_afterwards(tmp_path):
     seconds, said = first_call(tmp_path)
-    assert said == "compiling the skip-gram kernel, once\n"
+    assert said == "tokenspace: compiling its kernels for this CPU, once; they are kept\n"
     assert seconds <= 5
     loads = [first_call(tmp_path) for _ in range(5)]
     assert {said for _, said in loads} == {""}
     assert min(seconds for seconds, _ in loads) <= 0.3
-
-
-def test_only_compiling_is_explained(capsys):
-    @numba.njit
-    def double(x):
-        return 2 * x
-
-    with explained("doubling"):
-        double(1)
-        double(1.0)
-    assert capsys.readouterr().err == "compiling the doubling kernel, once\n"
-    with explained("doubling"):
-        double(1)
-    assert capsys.readouterr().err == ""

@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from tokenspace.kernels.compiled import kernel
 from tokenspace.kernels.vector import aligned_zeros, fma, load, padded_width, prefetch, splat, store, total
 
 LONGEST_SENTENCE = 1024
@@ -34,8 +34,7 @@ _TOGETHER = 3  # targets whose sums are held in registers at a time
 _SCORE_LIMIT = 8.0  # σ is within 3.4e-4 of 0 or 1 there; scores beyond are clamped
 _KNOTS_PER_UNIT = 64  # linear interpolation between knots is then within 3e-6 of σ
 
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
-inlined = numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
+inlined = kernel(inline="always")
 
 
 class Corpus(NamedTuple):
@@ -121,7 +120,7 @@ _SIGMOID, _SURPRISE = _knots()  # σ(s) and -log σ(s)
 _LAST_KNOT = len(_SIGMOID) - 2
 
 
-@compiled
+@kernel
 def train_sentences(first, last, corpus, model, draws, rate, seed, scratch):
     """Train on sentences ``first … last-1`` at learning rate ``rate``; returns (summed loss, pairs)."""
     negative = scratch.targets.shape[0] - 1
@@ -145,7 +144,7 @@ def train_sentences(first, last, corpus, model, draws, rate, seed, scratch):
     return loss, pairs
 
 
-@compiled
+@kernel
 def step(model, contexts, rate, scratch):
     """One gradient step for ``scratch.contexts[:contexts]`` and ``scratch.targets``; returns the loss before.
 
