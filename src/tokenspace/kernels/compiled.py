@@ -10,15 +10,21 @@ Compiling takes seconds, so the first one in a process says so on stderr. Loadin
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import importlib.util
+import re
 import sys
 from collections.abc import Callable
+from importlib.abc import InspectLoader
 from typing import Any
 
 import numba
 from numba.core import event
+from numba.core.caching import FunctionCache
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_ROOM = "tokenspace.kernels"
 
 
 def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -35,23 +41,79 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     """
     if function is None:
         return functools.partial(kernel, **options)
-    try:
-        return numba.njit(cache=True, **_OPTIONS, **options)(function)
-    except RuntimeError:  # no folder to keep the machine code in can be written
-        return numba.njit(**_OPTIONS, **options)(function)
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    if dispatcher is not function:  # it is with NUMBA_DISABLE_JIT=1
+        with contextlib.suppress(RuntimeError):  # no folder to keep the machine code in can be written
+            dispatcher._cache = _KeptCode(function)
+    return dispatcher
+
+
+class _KeptCode(FunctionCache):
+    """numba's cache of one function, with two of its gaps closed.
+
+    numba compiles a function anew when the function's own file has changed. The machine code also holds what
+    the function calls, so here it is all modules of kernels that its module imports, directly or not. And
+    when the folder can't be read or written after all (a full disk), the price is to compile again.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        if function.__module__.startswith(f"{_ROOM}."):
+            self._cache_file._source_stamp = _sources_digest(function.__module__)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except OSError:
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+
+@functools.cache
+def _sources_digest(module: str) -> str:
+    digest, waiting, known = hashlib.sha256(), [module], {module}
+    while waiting:
+        source = _source(waiting.pop())
+        digest.update(source.encode())
+        imported = sorted({f"{_ROOM}.{name}" for name in _imports(source)} - known)
+        waiting += imported
+        known |= set(imported)
+    return digest.hexdigest()
+
+
+def _source(module: str) -> str:
+    """The text of a module, wherever Python finds it (a zip file, too); empty if it's none or has no text."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or not isinstance(spec.loader, InspectLoader):
+        return ""
+    return spec.loader.get_source(module) or ""
+
+
+def _imports(source: str) -> list[str]:
+    """The modules of this room that ``source`` imports; too many names do no harm."""
+    room = re.escape(_ROOM)
+    lists = re.findall(rf"from {room} import (\([^)]*\)|.*)", source)
+    return re.findall(rf"\b{room}\.(\w+)", source) + re.findall(r"\w+", " ".join(lists))
 
 
 class _Note(event.Listener):
-    """Explains the wait when a function of this package is compiled; says nothing of anyone else's."""
+    """Explains the wait when a function of this room is compiled; says nothing of anyone else's."""
 
     said = False
 
     def on_start(self, event: event.Event) -> None:
-        if self.said or sys.stderr is None:
+        dispatcher = event.data["dispatcher"]
+        if self.said or sys.stderr is None or not dispatcher.py_func.__module__.startswith(f"{_ROOM}."):
             return
-        if event.data["dispatcher"].py_func.__module__.startswith("tokenspace.kernels."):
-            sys.stderr.write("tokenspace: compiling its kernels for this CPU, once; they are kept\n")
-            self.said = True
+        self.said = True
+        if dispatcher.stats.cache_path is None:
+            kept = "in each process: numba finds no folder to keep them in (set NUMBA_CACHE_DIR)"
+        else:
+            kept = "once"
+        sys.stderr.write(f"tokenspace: compiling its kernels, {kept}\n")
 
     def on_end(self, event: event.Event) -> None:
         pass

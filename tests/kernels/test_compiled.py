@@ -1,0 +1,161 @@
+"""``@kernel``: its options, where machine code is kept and when it is stale, and what is said meanwhile.
+
+The tests about folders run on a copy of the room with three small modules of their own: ``outer`` calls
+``middle`` calls ``inner``.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tokenspace
+from tokenspace.kernels.compiled import kernel
+
+MODULES = {
+    "outer": """
+from tokenspace.kernels import (
+    compiled,
+    middle,
+)
+double = middle.double
+@compiled.kernel
+def eight_times(x):
+    return 2 * double(double(x))
+""",
+    "middle": """
+from tokenspace.kernels.compiled import kernel
+from tokenspace.kernels.inner import add
+@kernel(inline="always")
+def double(x):
+    return add(x, x)
+""",
+    "inner": """
+from tokenspace.kernels.compiled import kernel
+@kernel
+def add(x, y):
+    return x + y
+""",
+}
+EIGHT_TIMES = "from tokenspace.kernels.outer import eight_times; print(eight_times(3))"
+ONCE = "tokenspace: compiling its kernels, once\n"
+EACH_TIME = (
+    "tokenspace: compiling its kernels, in each process: "
+    "numba finds no folder to keep them in (set NUMBA_CACHE_DIR)\n"
+)
+
+
+class Room:
+    """A copy of the package in ``folder``, with no other cache folder than the one inside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        package = Path(tokenspace.__file__).parent
+        self.kernels = folder / "tokenspace" / "kernels"
+        self.kernels.mkdir(parents=True)
+        for file in (package / "__init__.py", package / "errors.py", *(package / "kernels").glob("*.py")):
+            shutil.copy(file, folder / "tokenspace" / file.relative_to(package))
+        for name, source in MODULES.items():
+            (self.kernels / f"{name}.py").write_text(source)
+
+    def run(self, code: str = EIGHT_TIMES, **settings: str) -> tuple[str, str]:
+        settings = {
+            "PYTHONPATH": str(self.folder),
+            "HOME": os.devnull,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        } | settings
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA")
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=kept | settings, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr
+
+
+@pytest.fixture
+def room(tmp_path):
+    return Room(tmp_path)
+
+
+def test_machine_code_is_kept_and_loading_it_is_silent(room):
+    assert room.run() == ("24\n", ONCE)
+    assert room.run() == ("24\n", "")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_change_in_any_module_that_the_code_comes_from_makes_it_stale(module, room):
+    assert room.run() == ("24\n", ONCE)
+    file = room.kernels / f"{module}.py"
+    file.write_text(
+        MODULES[module].replace("2 * ", "3 * ").replace("add(x, x)", "add(x, 0)").replace("x + y", "y")
+    )
+    assert room.run() == ({"outer": "36\n", "middle": "6\n", "inner": "6\n"}[module], ONCE)
+    file.write_text(MODULES[module])
+    assert room.run()[0] == "24\n"
+
+
+def test_a_change_elsewhere_does_not(room):
+    room.run()
+    (room.kernels / "skipgram.py").write_text("")
+    assert room.run() == ("24\n", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="HOME decides about the user's cache folder")
+def test_without_a_folder_to_keep_it_in_the_code_runs_all_the_same(room):
+    (room.kernels / "__pycache__").write_text("a file where the folder would be")
+    assert room.run() == ("24\n", EACH_TIME)
+    assert room.run() == ("24\n", EACH_TIME)
+
+
+def test_a_disk_that_fills_up_stops_nothing(room):
+    pytest.importorskip("resource")
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16)); "
+    assert room.run(EIGHT_TIMES.replace("print", full + "print")) == ("24\n", ONCE)
+    assert room.run() == ("24\n", ONCE)
+
+
+def test_a_folder_that_breaks_stops_nothing(room):
+    breaking = f"import shutil; shutil.rmtree({str(room.kernels / '__pycache__')!r}); "
+    breaking += f"open({str(room.kernels / '__pycache__')!r}, 'w').close(); "
+    assert room.run(EIGHT_TIMES.replace("print", breaking + "print")) == ("24\n", ONCE)
+
+
+def test_other_peoples_functions_are_not_spoken_of(room):
+    theirs = "import numba, tokenspace.kernels.outer\n@numba.njit\ndef f(x): return 2 * x\nprint(f(3))\n"
+    assert room.run(theirs) == ("6\n", "")
+    assert room.run(theirs + EIGHT_TIMES + "; print(eight_times(1.5))") == ("6\n24\n12.0\n", ONCE)
+
+
+def test_a_process_without_stderr_compiles(room):
+    assert room.run("import sys; sys.stderr = None; " + EIGHT_TIMES) == ("24\n", "")
+
+
+def test_with_numba_switched_off_kernels_are_plain_python(room):
+    assert room.run(NUMBA_DISABLE_JIT="1") == ("24\n", "")
+
+
+def test_division_by_zero_is_ieee():
+    @kernel
+    def divide(x, y):
+        return x / y
+
+    assert divide(1.0, 0.0) == np.inf
+    assert np.isnan(divide(0.0, 0.0))
+
+
+def test_the_gil_is_released_and_options_are_passed_on():
+    @kernel(fastmath={"reassoc", "contract"})
+    def triple(x):
+        return 3 * x
+
+    assert triple(2) == 6
+    assert triple.targetoptions["nogil"] is True
+    assert triple.targetoptions["fastmath"] == {"reassoc", "contract"}
