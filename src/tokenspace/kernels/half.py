@@ -63,7 +63,7 @@ def rounded(value: Any, like: Any) -> Any:
     raise NotImplementedError("rounded is for compiled code")
 
 
-@overload(widen, inline="always")
+@overload(widen)
 def _widen(x):
     if x == types.uint16:
         return lambda x: _widened_bfloat16(x)
@@ -72,7 +72,7 @@ def _widen(x):
     return lambda x: x
 
 
-@overload(narrow, inline="always")
+@overload(narrow)
 def _narrow(value, like):
     if like.dtype == types.uint16:
         return lambda value, like: _narrowed_bfloat16(_sticky(value))
@@ -83,19 +83,19 @@ def _narrow(value, like):
     return lambda value, like: value
 
 
-@overload(rounded, inline="always")
+@overload(rounded)
 def _rounded(value, like):
     if like.dtype in (types.uint16, types.int16):
         return lambda value, like: widen(narrow(value, like))
     return lambda value, like: value
 
 
-@kernel(inline="always")
+@kernel
 def _widened_bfloat16(x):
     return np.uint32(np.uint32(x) << np.uint32(16)).view(np.float32)
 
 
-@kernel(inline="always")
+@kernel
 def _narrowed_bfloat16(value):
     pattern = np.float32(value).view(np.uint32)
     odd = np.uint32((pattern >> np.uint32(16)) & np.uint32(1))
@@ -105,7 +105,7 @@ def _narrowed_bfloat16(value):
     return np.uint16((quiet if is_nan else near) >> np.uint32(16))
 
 
-@kernel(inline="always")
+@kernel
 def _widened_float16(x):
     pattern = np.uint32(np.uint16(x))
     magnitude = np.uint32(pattern & np.uint32(0x7FFF))
@@ -118,7 +118,7 @@ def _widened_float16(x):
     return np.uint32(wide | np.uint32((pattern & np.uint32(0x8000)) << np.uint32(16))).view(np.float32)
 
 
-@kernel(inline="always")
+@kernel
 def _narrowed_float16(value):
     pattern = np.float32(value).view(np.uint32)
     sign = np.uint32((pattern & _SIGN) >> np.uint32(16))
@@ -139,7 +139,7 @@ def _sticky(value: Any) -> Any:
     raise NotImplementedError("_sticky is for compiled code")
 
 
-@overload(_sticky, inline="always")
+@overload(_sticky)
 def _round_to_odd(value):
     if value != types.float64:
         return lambda value: value
