@@ -28,6 +28,18 @@ def round_all(numbers, like, out):
         out[i] = rounded(numbers[i], like)
 
 
+@kernel
+def widen_by_integers(numbers, out):
+    for i in range(numbers.shape[0]):
+        out[i] = half.widened_float16(numbers[i])
+
+
+@kernel
+def narrow_by_integers(numbers, out):
+    for i in range(numbers.shape[0]):
+        out[i] = half.narrowed_float16(numbers[i])
+
+
 def narrowed(numbers, dtype):
     out = np.empty(len(numbers), dtype)
     narrow_all(numbers, half.bits(out))
@@ -67,6 +79,18 @@ def test_float32_is_rounded_to_nearest_even(dtype, rng):
     numbers = hard_numbers(dtype, np.float32, rng)
     with np.errstate(over="ignore"):
         same(narrowed(numbers, dtype), numbers.astype(dtype))
+
+
+def test_float16_needs_no_instruction_of_its_own(rng):
+    every = np.arange(65_536, dtype=np.uint16).view(np.float16)
+    wide = np.empty(len(every), np.float32)
+    widen_by_integers(every.view(np.int16), wide)
+    same(wide, every.astype(np.float32))
+    numbers = hard_numbers(np.float16, np.float32, rng)
+    short = np.empty(len(numbers), np.float16)
+    narrow_by_integers(numbers, short.view(np.int16))
+    with np.errstate(over="ignore"):
+        same(short, numbers.astype(np.float16))
 
 
 def test_float64_is_rounded_once_to_float16(rng):

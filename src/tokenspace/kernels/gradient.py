@@ -2,12 +2,12 @@
 
     dE[v] = scale · sum of d[n] over every n with ids[n] = v
 
-`group` sorts the N ids of a batch (a stable radix sort: its cost depends on N and on the number of digits, not
-on V); `segment_sum` then reads each of the N rows once and writes U rows. Nothing is as large as the table unless
-a dense (V, D) gradient is asked for.
+`group` sorts the N ids of a batch (a stable radix sort: its cost depends on N and on the number of digits,
+not on V); `segment_sum` then reads each of the N rows once and writes U rows. Nothing is as large as the
+table, unless a dense (V, D) gradient is asked for.
 
-Sums are taken in float32, or in float64 for float64 and 16-bit rows, and rounded once. Their order is fixed by
-the ids alone: a group's rows are added in chunks of up to 256, first within each chunk and then over the chunks.
+Sums are taken in float32, or in float64 for float64 and 16-bit rows, and rounded once. Their order is fixed
+by the ids alone: a group's rows are added in chunks of up to 256, within each chunk and then over the chunks.
 So the bits are the same at any number of threads.
 """
 
@@ -80,17 +80,22 @@ def segment_sum(
         out = memory.empty((len(groups.ids), d.shape[1]), d.dtype)
     if rows is None:
         rows = np.arange(len(groups.ids))
-    adds_in = np.float32 if d.dtype == np.float32 else np.float64
+    sums_in = adds_in(d)
     first, target = _chunks(groups.starts, CHUNK)
     shared = int(-target.min(initial=0))  # chunks whose group has others
-    partial = memory.empty((shared, d.shape[1]), adds_in)
+    partial = memory.empty((shared, d.shape[1]), sums_in)
     pieces = 1 if d.size <= _ALONE else _PIECES
     cuts = np.searchsorted(first, np.linspace(0, len(groups.order), pieces + 1).astype(np.int64))
-    arguments = (bits(d), groups.order, first, target, rows, adds_in(scale), bits(out), partial)
+    arguments = (bits(d), groups.order, first, target, rows, sums_in(scale), bits(out), partial)
     share(lambda _, k: _sum_chunks(cuts[k], cuts[k + 1], *arguments), pieces, threads)
     if shared:
-        _sum_partial(groups.starts, first, target, rows, adds_in(scale), bits(out), partial)
+        _sum_partial(groups.starts, first, target, rows, sums_in(scale), bits(out), partial)
     return out
+
+
+def adds_in(d: np.ndarray) -> type[np.floating]:
+    """The type that rows of ``d`` are summed in: 16-bit rows in float64, so that the sum is rounded once."""
+    return np.float32 if d.dtype == np.float32 else np.float64
 
 
 @kernel
@@ -177,7 +182,7 @@ def _sum_chunks(start, stop, d, order, first, target, rows, scale, out, partial)
 
 @kernel
 def _add_up(d, order, start, stop, total):
-    """total = the sum of d[order[start:stop]], four rows at a time: ((a + b) + (c + d)) after what was there."""
+    """total = the sum of d[order[start:stop]], four rows at a time as (a + b) + (c + d)."""
     a = order[start]
     for z in range(d.shape[1]):
         total[z] = widen(d[a, z])

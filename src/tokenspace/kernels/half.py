@@ -12,21 +12,32 @@ float16        its int16 bits      float32
 =============  ==================  =======================================
 
 ``widen(x)`` is exact. ``narrow(value, like)`` rounds once, to nearest, ties to even, as IEEE 754 and torch
-do: a float64 too, which plain code would round to float32 first, and then again. All of it is integer
-arithmetic and selections, so that loops over it vectorize on every CPU, with the same bits on each.
+do: a float64 too, which plain code would round to float32 first, and then again. For float16 that is one
+instruction where the CPU has it (``HAS_FLOAT16``); the rest is integer arithmetic and selections, so that
+loops over it vectorize on every CPU, with the same bits on each.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import llvmlite.binding
 import numpy as np
-from numba import types
+from llvmlite import ir
+from numba import extending, types
+from numba.core import config
 from numba.extending import overload
 
 from tokenspace.kernels.compiled import kernel
 
 _SIGN, _INFINITY = np.uint32(0x80000000), np.uint32(0x7F800000)
+
+_intrinsic: Any = extending.intrinsic  # its types know the definition, not the call
+
+HAS_FLOAT16 = getattr(config, "CPU_NAME", None) is None and bool(
+    llvmlite.binding.get_host_cpu_features().get("f16c")
+)
+"""Whether kernels are compiled for an x86 CPU that converts float16 (all since 2013 do)."""
 
 
 def bits(array: np.ndarray) -> np.ndarray:
@@ -68,7 +79,7 @@ def _widen(x):
     if x == types.uint16:
         return lambda x: _widened_bfloat16(x)
     if x == types.int16:
-        return lambda x: _widened_float16(x)
+        return (lambda x: _widened_by_cpu(x)) if HAS_FLOAT16 else (lambda x: widened_float16(x))
     return lambda x: x
 
 
@@ -77,7 +88,9 @@ def _narrow(value, like):
     if like.dtype == types.uint16:
         return lambda value, like: _narrowed_bfloat16(_sticky(value))
     if like.dtype == types.int16:
-        return lambda value, like: _narrowed_float16(_sticky(value))
+        if HAS_FLOAT16:
+            return lambda value, like: _narrowed_by_cpu(_sticky(value))
+        return lambda value, like: narrowed_float16(_sticky(value))
     if like.dtype == types.float32:
         return lambda value, like: np.float32(value)
     return lambda value, like: value
@@ -105,8 +118,24 @@ def _narrowed_bfloat16(value):
     return np.uint16((quiet if is_nan else near) >> np.uint32(16))
 
 
+@_intrinsic
+def _widened_by_cpu(typing, x):
+    def generate(context, builder, signature, arguments):
+        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.int16), generate
+
+
+@_intrinsic
+def _narrowed_by_cpu(typing, value):
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
+
+    return types.int16(types.float32), generate
+
+
 @kernel
-def _widened_float16(x):
+def widened_float16(x):
     pattern = np.uint32(np.uint16(x))
     magnitude = np.uint32(pattern & np.uint32(0x7FFF))
     # Exponent biases are 15 and 127. Below 2**-14 there is no hidden bit: the number counts 2**-24ths.
@@ -119,7 +148,7 @@ def _widened_float16(x):
 
 
 @kernel
-def _narrowed_float16(value):
+def narrowed_float16(value):
     pattern = np.float32(value).view(np.uint32)
     sign = np.uint32((pattern & _SIGN) >> np.uint32(16))
     magnitude = np.uint32(pattern & ~_SIGN)

@@ -10,6 +10,8 @@ must repeat themselves bit by bit use these few operations, whose order of addit
 ``fma(x, y, z)``            ``x·y + z`` a lane, rounded once (IEEE 754 fusedMultiplyAdd)
 ``total(v)``                the sum of the lanes: halves are added until one number is left (8, 4, 2, 1)
 ``prefetch(m, row, column)``  a hint that the cache line holding ``m[row, column]`` is needed soon
+``stream_row(scratch, m, row)``  ``m[row] = scratch[0]``, past the caches; ``m`` starts on a 64-byte boundary
+``fence()``                 what was streamed before is seen by every thread before what is stored after
 ==========================  ====================================================================
 
 ``m`` is a C-contiguous float32 matrix whose width is a multiple of 16 (``padded_width``); nothing checks that
@@ -23,9 +25,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, register_model
+from numba.extending import models, overload, register_model
+
+intrinsic: Any = extending.intrinsic  # its types know the definition, not the call
 
 LANES = 16
 _FLOAT = ir.FloatType()
@@ -54,6 +58,15 @@ def padded_width(width: int) -> int:
     (112, 112)
     """
     return -(-width // LANES) * LANES
+
+
+def can_stream(matrix: np.ndarray) -> bool:
+    """Whether ``stream_row`` may write this matrix: float32, its rows whole lanes on 64-byte boundaries.
+
+    >>> can_stream(aligned_zeros(2, 32)), can_stream(aligned_zeros(2, 32).astype(np.float64))
+    (True, False)
+    """
+    return matrix.dtype == np.float32 and matrix.shape[1] % LANES == 0 and matrix.ctypes.data % 64 == 0
 
 
 def aligned_zeros(rows: int, width: int) -> np.ndarray:
@@ -148,6 +161,46 @@ def prefetch(typing, matrix, row, column):
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic
+def _stream(typing, matrix, row, column, vector):
+    signature = types.void(matrix, types.int64, types.int64, _lanes)
+
+    def generate(context, builder, signature, arguments):
+        *place, vector = arguments
+        address = _element(context, builder, signature.args[0], *place)
+        stored = builder.store(vector, builder.bitcast(address, _VECTOR.as_pointer()), align=64)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def stream_row(scratch, matrix, row):
+    """``matrix[row] = scratch[0]``, written around the caches. Exists inside kernels only."""
+    raise NotImplementedError("stream_row is for compiled code")
+
+
+@overload(stream_row)
+def _stream_row(scratch, matrix, row):
+    if matrix.dtype != types.float32:
+        return lambda scratch, matrix, row: None  # can_stream says no
+
+    def stream(scratch, matrix, row):
+        for column in range(0, matrix.shape[1], LANES):
+            _stream(matrix, row, column, load(scratch, 0, column))
+
+    return stream
+
+
+@intrinsic
+def fence(typing):
+    def generate(context, builder, signature, arguments):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 def _shuffled(builder, first, second, lanes):
