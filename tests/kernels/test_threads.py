@@ -1,11 +1,12 @@
-"""The pool: every piece once, errors raised in the caller, and the three ways in which a pool often fails."""
+"""The pool: every piece once, errors raised in the caller, Ctrl-C, and life beside torch's own threads."""
 
-import signal
+import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -13,9 +14,13 @@ from tokenspace.errors import ShapeError
 from tokenspace.kernels import threads
 
 
-def run_in_subprocess(code: str, timeout: float = 60) -> subprocess.CompletedProcess:
+def run_in_subprocess(code: str, before: str = "", timeout: float = 60) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=timeout
+        [sys.executable, "-c", textwrap.dedent(before) + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 
@@ -88,52 +93,218 @@ def test_two_python_threads_may_call_at_once():
     assert all(sorted(ran) == sorted(list(range(20)) * 50) for ran in results.values())
 
 
+def test_both_errors_at_once_raise_the_first():
+    helper_is_running, helper_has_failed = threading.Event(), threading.Event()
+
+    def body(worker, piece):
+        if worker == 0:
+            assert helper_is_running.wait(timeout=30)
+            assert helper_has_failed.wait(timeout=30)
+            time.sleep(0.05)
+            raise ValueError("the second")
+        helper_is_running.set()
+        try:
+            raise ValueError("the first")
+        finally:
+            helper_has_failed.set()
+
+    with pytest.raises(ValueError, match="the first"):
+        threads.share(body, 2, threads=2)
+
+
+def test_a_call_that_is_over_keeps_nothing_alive_though_its_helper_never_came():
+    release = threading.Event()
+    occupied = threading.Barrier(2, timeout=30)
+
+    def occupy(worker, piece):
+        if worker == 0:
+            occupied.wait()
+            kept_while_the_helper_is_busy()
+            release.set()
+        else:
+            occupied.wait()
+            assert release.wait(timeout=30)
+
+    def kept_while_the_helper_is_busy():
+        class Body:
+            def __call__(self, worker, piece):
+                assert worker == 0
+
+        body = Body()
+        watched = weakref.ref(body)
+        threads.share(body, 5, threads=2)
+        del body
+        assert watched() is None
+
+    pool, threads._pool = threads._pool, threads._Pool()  # with exactly one helper
+    try:
+        threads.share(occupy, 2, threads=2)
+    finally:
+        threads._pool = pool
+
+
 def test_zero_threads_are_refused():
     with pytest.raises(ShapeError, match="at least 1, found 0"):
         threads.share(lambda worker, piece: None, 1, threads=0)
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs os.fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_works_while_torchs_openmp_is_alive():
-    done = run_in_subprocess(
+# A torch whose OpenMP threads are alive, a product that needs them, and a kernel shared with helpers.
+BESIDE_TORCH = """
+    import os, threading, time, warnings
+    import numpy as np, numba, torch
+    from tokenspace.kernels.threads import share
+    warnings.simplefilter("ignore")  # about fork beside threads, which is what is tested
+
+    @numba.njit(nogil=True)
+    def fill(out, piece):
+        for n in range(out.shape[1]):
+            out[piece, n] = piece * 0.5
+
+    fill(np.zeros((1, 1)), 0)  # compiled now: a child forked while numba compiles would wait for its lock
+
+    def work(threads=4):
+        out, workers = np.full((64, 10_000), -1.0), set()
+
+        def body(worker, piece):
+            fill(out, piece)
+            workers.add(worker)
+            time.sleep(0.001)
+
+        share(body, 64, threads)
+        assert (out == np.arange(64.0)[:, None] * 0.5).all()
+        assert len(workers) > 1  # helpers ran, rather than the caller alone
+
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    left, right = torch.randn(512, 512), torch.randn(512, 512)
+    product = left @ right
+"""
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+
+
+def run_beside_torch(code: str) -> None:
+    pytest.importorskip("torch")
+    done = run_in_subprocess(code, before=BESIDE_TORCH)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_torchs_products_keep_their_bits_before_between_and_after():
+    run_beside_torch(
         """
-        import os, time, warnings
-        import numpy as np, numba, torch
-        from tokenspace.kernels.threads import share
-        warnings.simplefilter("ignore")
+        for _ in range(3):
+            work()
+            assert torch.equal(left @ right, product)
+        assert torch.get_num_threads() == 2
+        """
+    )
 
-        @numba.njit(nogil=True)
-        def fill(out, piece):
-            for n in range(out.shape[1]):
-                out[piece, n] = piece
 
-        def work():
-            out = np.full((64, 10_000), -1.0)
-            workers = set()
+def test_helpers_run_in_a_torch_of_one_thread_and_leave_it_at_one():
+    run_beside_torch(
+        """
+        torch.set_num_threads(1)
+        one = left @ right
+        work()
+        assert torch.get_num_threads() == 1
+        assert torch.equal(left @ right, one)
+        """
+    )
 
-            def body(worker, piece):
-                fill(out, piece)
-                workers.add(worker)
-                time.sleep(0.002)
 
-            share(body, 64, threads=4)
-            assert (out == np.arange(64.0)[:, None]).all()
-            assert len(workers) > 1  # helpers run in the child, too, rather than the caller alone
+def test_torch_runs_in_the_main_thread_while_another_shares_work():
+    run_beside_torch(
+        """
+        other = threading.Thread(target=lambda: [work() for _ in range(5)])
+        other.start()
+        while other.is_alive():
+            assert torch.equal(left @ right, product)
+        """
+    )
 
-        torch.set_num_threads(2)
-        torch.randn(512, 512) @ torch.randn(512, 512)  # OpenMP's threads start
-        work()                                         # and ours
+
+def test_backward_passes_of_two_python_threads_share_work_at_once():
+    run_beside_torch(
+        """
+        class Half(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x / 2
+
+            @staticmethod
+            def backward(ctx, d_out):
+                work()
+                return d_out / 2
+
+        gradients = []
+
+        def train():
+            for _ in range(5):
+                x = torch.ones(3, requires_grad=True)
+                Half.apply(x).sum().backward()
+                gradients.append(x.grad.tolist())
+
+        callers = [threading.Thread(target=train) for _ in range(2)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        assert gradients == [[0.5] * 3] * 10
+        """
+    )
+
+
+@needs_fork
+def test_a_forked_child_works_while_torchs_openmp_is_alive():
+    run_beside_torch(
+        """
+        work()
         child = os.fork()
         if child == 0:
             work()
             os._exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         work()
-        torch.randn(512, 512) @ torch.randn(512, 512)
+        assert torch.equal(left @ right, product)
         """
     )
-    assert done.returncode == 0, done.stderr
+
+
+@needs_fork
+def test_a_child_forked_in_the_middle_of_another_threads_call_works():
+    run_beside_torch(
+        """
+        other = threading.Thread(target=lambda: [work() for _ in range(10)])
+        other.start()
+        time.sleep(0.02)
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                work()
+                os._exit(7)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        other.join()
+        """
+    )
+
+
+@needs_fork
+def test_a_data_loaders_workers_share_work():
+    run_beside_torch(
+        """
+        class Rows(torch.utils.data.Dataset):
+            def __len__(self):
+                return 8
+
+            def __getitem__(self, n):
+                work()
+                return n
+
+        work()
+        loader = torch.utils.data.DataLoader(Rows(), num_workers=2, multiprocessing_context="fork")
+        assert sorted(int(n) for n in loader) == list(range(8))
+        assert torch.equal(left @ right, product)
+        """
+    )
 
 
 def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running():
@@ -154,6 +325,34 @@ def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running():
             share(body, 10_000, threads=2)
         except KeyboardInterrupt:
             assert time.monotonic() - began < 2
+            assert running[1] is False
+            raise SystemExit(5)
+        """
+    )
+    assert done.returncode == 5, done.stderr
+
+
+def test_ctrl_c_while_waiting_for_a_helper_waits_until_it_is_done():
+    done = run_in_subprocess(
+        """
+        import os, signal, threading, time
+        from tokenspace.kernels.threads import share
+        running = [False, False]
+        came = threading.Event()
+
+        def body(worker, piece):
+            if worker == 0:
+                assert came.wait(timeout=30)
+                return
+            running[worker] = True
+            came.set()
+            time.sleep(1)
+            running[worker] = False
+
+        threading.Timer(0.4, os.kill, [os.getpid(), signal.SIGINT]).start()
+        try:
+            share(body, 2, threads=2)
+        except KeyboardInterrupt:
             assert running[1] is False
             raise SystemExit(5)
         """

@@ -36,6 +36,8 @@ def share(body: Body, pieces: int, threads: int) -> None:
     memory. When a piece raises (or the caller is interrupted), no further piece starts; the running ones are
     waited for, and the first error is raised here.
 
+    Handing out a piece takes about a microsecond, waking a helper some tens: pieces should take longer.
+
     >>> squares = [0] * 5
     >>> def square(worker, piece):
     ...     squares[piece] = piece**2
@@ -45,6 +47,10 @@ def share(body: Body, pieces: int, threads: int) -> None:
     """
     if threads < 1:
         raise ShapeError(f"threads must be at least 1, found {threads}; this machine offers {available()}")
+    if min(threads, pieces) <= 1:
+        for piece in range(pieces):
+            body(0, piece)
+        return
     job = _Job(body, pieces)
     for worker in range(1, min(threads, pieces)):
         _pool.submit(job, worker)
@@ -57,51 +63,63 @@ def share(body: Body, pieces: int, threads: int) -> None:
 
 
 class _Job:
-    """The pieces of one call: which are left, how many helpers run now, and the first error."""
+    """The pieces of one call: which are left, how many helpers are at them, and the first error."""
 
     def __init__(self, body: Body, pieces: int) -> None:
-        self._body = body
+        self._body: Body | None = body
         self._next = 0
         self._pieces = pieces
-        # Pieces that helpers run now. The caller's own isn't counted: Ctrl-C could hit before it counts down.
         self._helping = 0
-        self._changed = threading.Condition()
+        # Taken as a plain lock, not through the condition: between a plain lock and the block that it guards
+        # there is no Python code, so Ctrl-C can't leave it taken.
+        self._lock = threading.Lock()
+        self._helped = threading.Condition(self._lock)
         self.error: BaseException | None = None
 
+    def help(self, worker: int) -> None:
+        """Work as a helper does, who may come when all is done, and counts until it has left."""
+        with self._lock:
+            if self._next >= self._pieces:
+                return
+            self._helping += 1
+        self.work(worker)
+        with self._lock:
+            self._helping -= 1
+            if self._helping == 0:
+                self._helped.notify()
+
     def work(self, worker: int) -> None:
-        """Run pieces until none is left. Errors of helper threads are kept for the caller."""
-        while (piece := self._start(worker)) is not None:
-            try:
-                self._body(worker, piece)
-            except BaseException as error:  # noqa: BLE001 - it is raised again, in the caller's thread
-                self._stop(error)
-            finally:
-                self._end(worker)
+        """Run pieces until none is left. Errors are kept, for the caller's thread to raise."""
+        try:
+            while (piece := self._start()) is not None:
+                self._body(worker, piece)  # type: ignore[misc]  # None only when no piece is left
+        except BaseException as error:  # noqa: BLE001 - it is raised again, in the caller's thread
+            with self._lock:
+                self._next = self._pieces
+                self.error = self.error or error
 
     def finish(self) -> None:
-        """Start nothing more, and wait for what other threads are running."""
-        with self._changed:
+        """Start nothing more, and wait until no helper runs anything."""
+        with self._lock:
             self._next = self._pieces
-            self._changed.wait_for(lambda: self._helping == 0)
+        try:
+            self._wait_for_helpers()
+        except BaseException:  # Ctrl-C while waiting: the helpers still write to the caller's arrays
+            self._wait_for_helpers()
+            raise
+        self._body = None  # the job may wait in the pool yet, and must keep no array of the caller alive
 
-    def _start(self, worker: int) -> int | None:
-        with self._changed:
+    def _wait_for_helpers(self) -> None:
+        if self._helping:  # nobody new comes: no piece is left
+            with self._helped:
+                self._helped.wait_for(lambda: self._helping == 0)
+
+    def _start(self) -> int | None:
+        with self._lock:
             if self._next >= self._pieces:
                 return None
             self._next += 1
-            self._helping += worker > 0
             return self._next - 1
-
-    def _end(self, worker: int) -> None:
-        with self._changed:
-            self._helping -= worker > 0
-            if self._helping == 0:
-                self._changed.notify_all()
-
-    def _stop(self, error: BaseException) -> None:
-        with self._changed:
-            self._next = self._pieces
-            self.error = self.error or error
 
 
 class _Pool:
@@ -125,8 +143,8 @@ class _Pool:
     def _serve(waiting: SimpleQueue[tuple[_Job, int]]) -> None:
         while True:
             job, worker = waiting.get()
-            job.work(worker)
-            del job  # a waiting thread keeps no caller's arrays alive
+            job.help(worker)
+            del job  # with its error, whose traceback refers to the caller's arrays
 
 
 def _start_afresh() -> None:
