@@ -4,6 +4,7 @@ import numba
 import numpy as np
 import pytest
 
+from tokenspace.kernels import vector
 from tokenspace.kernels.vector import aligned_zeros, fma, load, padded_width, prefetch, splat, store, total
 
 
@@ -69,3 +70,28 @@ def test_aligned_zeros_are_zeros_on_a_cache_line(rows, width):
 
 def test_padded_width_is_the_next_multiple_of_sixteen():
     assert [padded_width(width) for width in (1, 16, 17, 300)] == [16, 16, 32, 304]
+
+
+@numba.njit
+def streamed(source, target):
+    scratch = np.empty((1, source.shape[1]), np.float32)
+    for row in range(source.shape[0]):
+        vector.prefetch_row(source, min(row + 1, source.shape[0] - 1))
+        scratch[0] = source[row]
+        vector.stream_row(scratch, target, row)
+    vector.fence()
+
+
+def test_a_streamed_row_arrives_whole(rng):
+    source = rng.standard_normal((50, 48)).astype(np.float32)
+    target = vector.aligned_zeros(50, 48)
+    streamed(source, target)
+    np.testing.assert_array_equal(target, source)
+
+
+def test_what_can_be_streamed():
+    aligned = vector.aligned_zeros(4, 32)
+    assert vector.can_stream(aligned)
+    assert not vector.can_stream(aligned.reshape(-1)[1:97].reshape(3, 32))  # off the boundary
+    assert not vector.can_stream(aligned.reshape(16, 8))  # half a vector
+    assert not vector.can_stream(aligned.view(np.float64))

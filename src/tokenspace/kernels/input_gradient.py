@@ -144,7 +144,7 @@ def _planned(d_out: np.ndarray, ids: np.ndarray, added: Added, needed: Sequence[
     return _Plan(
         period,
         pieces,
-        np.empty((period if shared else 0, width), sums_in),
+        memory.empty((period if shared else 0, width), sums_in),
         few_ids,
         np.zeros((pieces, rows, width), sums_in),
         first_rows,
@@ -167,7 +167,8 @@ def _added(
             if len(own) not in (len(d), 0):  # ids of another period than the shortest
                 own = np.tile(own, len(d) // len(own))
             groups = group(own)
-            gradient = np.zeros(table.shape, table.dtype)
+            gradient = memory.empty(table.shape, table.dtype)
+            gradient.fill(0)
             gradients.append(segment_sum(d, groups, out=gradient, rows=groups.ids, threads=threads))
     return gradients
 
@@ -193,26 +194,20 @@ def _through(
         if by_position.shape[0] > 0:
             by_position[first, :] = 0
         for n in range(first, d_out.shape[0], period):
-            for z in range(width):
-                d[z] = widen(d_out[n, z])
+            if n + period < d_out.shape[0]:
+                vector.prefetch_row(d_out, n + period)
             if threshold > 0:
-                one, two = row_keys(seed, n)
+                _through_dropout(d_out[n], n, seed, threshold, factor, d)
+            else:
                 for z in range(width):
-                    d[z] = d[z] * factor if is_kept(one, two, z, threshold) else factor * 0
+                    d[z] = widen(d_out[n, z])
             if eps >= 0:
                 sum_row(weight, ids[n], scale, tables, table_ids, n, y)
-                for z in range(width):
-                    y[z] = (y[z] - mean[n]) * rstd[n]
-                    parameters[0, z] += d[z] * y[z]
-                    parameters[1, z] += d[z]
-                _through_norm(d, y, gamma, rstd[n])
+                _through_norm(d, y, gamma, mean[n], rstd[n], parameters[0], parameters[1])
             if by_position.shape[0] > 0:
-                for z in range(width):
-                    by_position[first, z] += d[z]
+                _add(by_position[first], d)
             for f in range(few_ids.shape[0]):
-                row = few_ids[f, n]
-                for z in range(width):
-                    few[row, z] += d[z]
+                _add(few[few_ids[f, n]], d)
             if streamed:
                 vector.stream_row(scratch, dx, n)
             elif writes:
@@ -221,14 +216,36 @@ def _through(
     vector.fence()
 
 
+@kernel
+def _add(total, d):
+    for z in range(d.shape[0]):
+        total[z] += d[z]
+
+
+@kernel
+def _through_dropout(d_out, n, seed, threshold, factor, d):
+    first, second = row_keys(seed, n)
+    for z in range(d.shape[0]):
+        d[z] = widen(d_out[z]) * factor if is_kept(first, second, z, threshold) else factor * 0
+
+
 @kernel(fastmath={"reassoc", "contract"})
-def _through_norm(d, y, gamma, rstd):
-    """The gradient ``d`` of gamma · y + beta, in place that of the row that y is normalized from."""
+def _through_norm(d, s, gamma, mean, rstd, d_gamma, d_beta):
+    """The gradient ``d`` of gamma · y + beta, in place that of the sums ``s``; its shares of gamma and beta.
+
+    ``s`` is overwritten with y = (s - mean) · rstd.
+    """
     width = d.dtype.type(d.shape[0])
     total, along = d[0] * 0, d[0] * 0
     for z in range(d.shape[0]):
+        y = (s[z] - mean) * rstd
+        s[z] = y
         total += d[z] * gamma[z]
-        along += d[z] * gamma[z] * y[z]
+        along += d[z] * gamma[z] * y
     total, along = total / width, along / width
     for z in range(d.shape[0]):
-        d[z] = (d[z] * gamma[z] - total - y[z] * along) * rstd
+        d_gamma[z] += d[z] * s[z]
+    for z in range(d.shape[0]):
+        d_beta[z] += d[z]
+    for z in range(d.shape[0]):
+        d[z] = (d[z] * gamma[z] - total - s[z] * along) * rstd

@@ -11,6 +11,7 @@ must repeat themselves bit by bit use these few operations, whose order of addit
 ``total(v)``                the sum of the lanes: halves are added until one number is left (8, 4, 2, 1)
 ``prefetch(m, row, column)``  a hint that the cache line holding ``m[row, column]`` is needed soon
 ``stream_row(scratch, m, row)``  ``m[row] = scratch[0]``, past the caches; ``m`` starts on a 64-byte boundary
+``prefetch_row(m, row)``    the same for all of a row, of any type and width
 ``fence()``                 what was streamed before is seen by every thread before what is stored after
 ==========================  ====================================================================
 
@@ -28,6 +29,8 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
+
+from tokenspace.kernels.compiled import kernel
 
 intrinsic: Any = extending.intrinsic  # its types know the definition, not the call
 
@@ -201,6 +204,13 @@ def fence(typing):
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+@kernel
+def prefetch_row(matrix, row):
+    """Ask for all cache lines of ``matrix[row]``: a row is too short for the CPU to see a pattern in it."""
+    for column in range(0, matrix.shape[1], 64 // matrix.itemsize):
+        prefetch(matrix, row, column)
 
 
 def _shuffled(builder, first, second, lanes):
