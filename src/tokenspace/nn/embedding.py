@@ -8,6 +8,7 @@ V vocabulary rows, D width; ids have any shape, written ``*axes`` (mostly B text
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -18,10 +19,12 @@ from torch.nn import Parameter
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
+from tokenspace.nn import ops
 from tokenspace.nn.arrays import tensor_of
 from tokenspace.nn.frozen_row import freeze_row
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
+from tokenspace.nn.output import checked_output, written
 from tokenspace.reference.embedding import scale_factor
 from tokenspace.table import Table
 
@@ -136,18 +139,41 @@ class TokenEmbedding(torch.nn.Embedding):
         """
         return cls.from_pretrained(tensor_of(table.weight, dtype), freeze=False, **options)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """The rows (\\*axes, D) of integer ids (\\*axes), scaled; ``TokenIdError`` if one is no row's."""
+    def forward(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
+        """The rows (\\*axes, D) of integer ids (\\*axes), scaled; ``TokenIdError`` if one is no row's.
+
+        ``out``, a contiguous tensor like the result, is written and returned; only where no gradient is
+        needed. ``ShapeError`` for one that doesn't fit.
+        """
+        rows = self.rows_for(ids)
+        if isinstance(ids, Tensor) and ops.on_kernels([rows.table], [ids]):
+            if out is not None:
+                shape = (*ids.shape, rows.table.shape[1])
+                checked_output(out, shape, rows.table.dtype, (rows.table,), rows.table.requires_grad)
+            return ops.embed([rows], self.factor, sparse=self.sparse, out=out)
         ids = check_ids(ids, len(self.weight), self.id_name)
-        rows = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
-        if self.scale is None:
-            return rows
-        if self.scale_dtype == "weight":
-            return rows * torch.full((), self.scale, dtype=rows.dtype, device=rows.device)
-        return rows * self.scale
+        self._catch_up()
+        x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
+        factor = self.factor
+        if factor is not None:
+            x = x * factor
+        return x if out is None else written(x, out, (self.weight,))
+
+    def rows_for(self, ids: Tensor) -> ops.Rows:
+        """This table and what belongs to a lookup in it, for ``tokenspace.nn.ops``."""
+        padding = -1 if self.padding_idx is None else self.padding_idx
+        return ops.Rows(self.weight, ids, padding, self.id_name)
+
+    @property
+    def factor(self) -> float | None:
+        """What rows are multiplied by: ``scale``, rounded to the table's type where that was asked for."""
+        if self.scale is None or self.scale_dtype != "weight":
+            return self.scale
+        return _rounded(self.scale, self.weight.dtype)
 
     def reset_parameters(self) -> None:
         """Draw the table anew; the padding row is zero afterwards, whatever the initializer made of it."""
+        self._catch_up()  # or steps that were postponed would move the new rows
         with torch.no_grad():
             initialize_(self.weight, self.initializer)
             self.zero_padding_row()
@@ -155,6 +181,7 @@ class TokenEmbedding(torch.nn.Embedding):
     def zero_padding_row(self) -> None:
         """Set the padding row to zero, if there is one."""
         if self.padding_idx is not None:
+            self._catch_up()
             with torch.no_grad():
                 self.weight[self.padding_idx] = 0.0
 
@@ -170,6 +197,7 @@ class TokenEmbedding(torch.nn.Embedding):
                 [0.3000, 0.4000]])
         """
         max_norm = real("max_norm", max_norm, positive=True)
+        self._catch_up()
         with torch.no_grad():
             if ids is None:
                 self.weight.mul_(_shortening(self.weight, max_norm))
@@ -191,9 +219,10 @@ class TokenEmbedding(torch.nn.Embedding):
         >>> embedding.add_rows(2, torch.ones(2, 2))
         range(4, 6)
         >>> embedding(torch.tensor([5]))
-        tensor([[1., 1.]], grad_fn=<EmbeddingBackward0>)
+        tensor([[1., 1.]], grad_fn=<EmbedBackward>)
         """
         n, old = whole("n", n, 1), len(self.weight)
+        self._catch_up()
         weight = torch.empty(
             (old + n, self.embedding_dim), dtype=self.weight.dtype, device=self.weight.device
         )
@@ -226,6 +255,7 @@ class TokenEmbedding(torch.nn.Embedding):
         self._hold_padding_row()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TokenEmbedding:
+        self._catch_up()
         super()._apply(fn, recurse)  # to, half, to_empty
         self._hold_padding_row()
         return self
@@ -234,12 +264,27 @@ class TokenEmbedding(torch.nn.Embedding):
         super().__setstate__(state)  # deepcopy, unpickling
         self._hold_padding_row()
 
+    def __getstate__(self) -> dict[str, Any]:
+        self._catch_up()  # deepcopy, pickling
+        return super().__getstate__()
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        self._catch_up()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+
+    def _catch_up(self) -> None:
+        """Have postponed steps of all rows done, before anything but a lookup reads or writes them."""
+        weight = self._parameters.get("weight")
+        if weight is not None:
+            ops.catch_up(weight)
+
     def _hold_padding_row(self) -> None:
         weight = self._parameters.get("weight")
         if self.freeze_padding and weight is not None and self.padding_idx is not None:
             freeze_row(weight, self.padding_idx)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any, **more: Any) -> None:
+        self._catch_up()
         key = f"{prefix}weight"
         if self.padding_on_load == "zero" and self.padding_idx is not None and key in state_dict:
             loaded = state_dict[key].detach().clone()  # the caller's own tensor stays as it is
@@ -256,6 +301,15 @@ def _scale(scale: Real | Literal["sqrt"], width: int, dtype: ScaleDtype | None) 
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ShapeError(f"scale_dtype must be a floating-point torch.dtype, or 'weight'; found {dtype!r}")
     return real(f"scale in {dtype}", torch.tensor(factor, dtype=torch.float64).to(dtype).item())
+
+
+def _rounded(value: float, dtype: torch.dtype) -> float:
+    """``value`` as torch would round it to ``dtype``, through float32; in arithmetic that compiles."""
+    for kind in (torch.float32, dtype) if dtype != torch.float64 else ():
+        info = torch.finfo(kind)
+        step = info.eps * max(math.ldexp(0.5, math.frexp(value)[1]), info.tiny)
+        value = round(value / step) * step
+    return value if abs(value) <= torch.finfo(dtype).max else math.copysign(math.inf, value)
 
 
 def _nothing(weight: Tensor) -> None:

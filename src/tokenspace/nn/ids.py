@@ -15,11 +15,13 @@ meta                                   nothing: there are no values
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tokenspace.errors import TokenIdError
 from tokenspace.ids import checked_ids
+from tokenspace.shapes import Array
 
 INDEX_DTYPES = (torch.int64, torch.int32)
 """What torch's lookups take; other integers are widened."""
@@ -66,6 +68,26 @@ def _(ids: Tensor, rows: int, what: str) -> Tensor:
 @_check_ids.register_vmap
 def _(info: object, in_dims: tuple[int | None, ...], ids: Tensor, rows: int, what: str) -> tuple:
     return _check_ids(ids, rows, what), in_dims[0]
+
+
+def checked_indices(ids: Tensor, rows: int, what: str) -> Array:
+    """Ids on the CPU as kernels take them, checked: (N,) of int32 or int64, contiguous, N being all of them.
+
+    Nothing is checked if ``what`` is empty. The words of the error are those of ``check_ids``.
+
+    >>> checked_indices(torch.tensor([[0, 2]], dtype=torch.uint8), 3, "token id")
+    array([0, 2])
+    """
+    if ids.dtype not in INDEX_DTYPES:
+        if what:
+            _raise_outside(ids, rows, what)
+        return ids.detach().long().contiguous().numpy().reshape(-1)
+    values = ids.detach().contiguous().numpy().reshape(-1)
+    if what and len(values):
+        unsigned = np.uint64 if values.dtype == np.int64 else np.uint32
+        if values.view(unsigned).max() >= rows:  # a negative id is a large one, so that one pass finds both
+            _raise_outside(ids, rows, what)
+    return values
 
 
 def check_labels(

@@ -20,6 +20,7 @@ from tokenspace import reference
 from tokenspace.errors import CheckpointError, ShapeError
 from tokenspace.initializers import Real, Whole, real
 from tokenspace.models.open import open_checkpoint
+from tokenspace.nn import ops
 from tokenspace.nn.arrays import tensor_of
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
@@ -225,6 +226,7 @@ class LMHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits (\\*axes, V) of hidden states (\\*axes, D); ``ShapeError`` unless they are D wide."""
         self._check_shapes(hidden)
+        hidden = ops.caught_up(hidden, self.weight)
         if self.hidden_scale != 1.0:
             hidden = hidden * self.hidden_scale
         logits = F.linear(hidden, self.weight, self.bias)
@@ -258,6 +260,7 @@ class LMHead(nn.Module):
             raise ShapeError(f"label_smoothing must be at least 0 and under 1; found {label_smoothing!r}")
         weight: Tensor = self.weight
         bias: Tensor | None = self.bias
+        hidden = ops.caught_up(hidden, weight)
         labels, counted = check_labels(labels, len(weight), ignore_index, self.masked)
         if labels.shape != hidden.shape[:-1]:
             raise ShapeError(

@@ -8,7 +8,7 @@ are no part of the embedding layer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, real, whole
+from tokenspace.nn import ops
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, normal_
@@ -23,6 +24,8 @@ from tokenspace.reference.positional import ANY_COUNT, Layout, PaddingFrom
 
 Start = int | Tensor
 """How many tokens stand before: one count, or one a text (B,)."""
+
+_NOTHING_KEPT: tuple[Tensor, Any] = (torch.empty(0), None)
 
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -86,14 +89,17 @@ def positions_from_mask(attention_mask: Tensor, padding_idx: int, start: Start =
 class SinusoidalPositionalEncoding(torch.nn.Module):
     """The sinusoidal encoding as a module: any position, nothing learned, nothing in the state dict.
 
-    Each forward computes the rows it is asked for. ``max_positions`` keeps that many instead: one lookup, and
-    a ``TokenIdError`` past them. Kept or not, they are rounded once: a change of dtype computes them afresh
-    from float64, as does the move from the meta device.
+    Any position has a row. On a CPU, eager code keeps the rows that it computed, up to twice as many as it
+    was asked for; elsewhere each forward computes its own. ``max_positions`` keeps exactly that many: one
+    lookup, and a ``TokenIdError`` past them. Kept or not, they are rounded once: a change of dtype computes
+    them afresh from float64, as does the move from the meta device.
 
     >>> encoding = SinusoidalPositionalEncoding(4, max_positions=512).to(torch.bfloat16)
     >>> encoding(torch.tensor([[0, 511]])).dtype
     torch.bfloat16
     """
+
+    _kept: tuple[Tensor, Any]  # rows, and the settings that they were computed with
 
     def __init__(
         self,
@@ -121,11 +127,48 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
 
     def forward(self, position_ids: Tensor) -> Tensor:
         """One row (\\*axes, D) per position id (\\*axes), a count from 0."""
+        rows = self.rows_for(position_ids)
+        if ops.on_kernels([rows.table], [rows.ids]):
+            return ops.embed([rows])
+        ids = check_ids(rows.ids, len(rows.table), rows.name) if rows.name else rows.ids
+        return F.embedding(ids, rows.table)  # table[ids] would wrap a negative id that a device holds
+
+    def rows_for(self, position_ids: Tensor) -> ops.Rows:
+        """A table that has the rows of these positions, and their ids in it.
+
+        ``TokenIdError`` for one that is no count; past ``max_positions`` the lookup says so.
+        """
         if self.max_positions is not None:
-            ids = check_ids(position_ids, self.max_positions, "position id")
-            return F.embedding(ids, self.rows)  # rows[ids] would wrap a negative id that a device holds
+            return ops.Rows(self.rows, position_ids, name="position id")
         position_ids = check_ids(position_ids, ANY_COUNT, "position id")
-        return _encoding(position_ids, self.embedding_dim, self.layout, self.base, self.rows.dtype)
+        kept = self._kept_rows(position_ids)
+        if kept is not None:
+            return ops.Rows(kept, position_ids)
+        counted = torch.arange(position_ids.numel(), device=position_ids.device).view(position_ids.shape)
+        return ops.Rows(self._encoded(position_ids.reshape(-1)), counted)
+
+    def _kept_rows(self, position_ids: Tensor) -> Tensor | None:
+        """Rows for the positions from 0 on, these included; None where they have to be computed each time.
+
+        A forward that needs few rows far out computes these: it would cost more to keep all before them.
+        """
+        eager = not torch.compiler.is_compiling()
+        if not eager or not position_ids.numel() or not ops.on_kernels([self.rows], [position_ids]):
+            return None
+        needed = int(position_ids.max()) + 1
+        made_as = (self.embedding_dim, self.layout, self.base, self.rows.dtype)
+        kept, kept_as = self._kept
+        have = len(kept) if kept_as == made_as else 0
+        if needed > have:
+            if needed > 2 * max(have, position_ids.numel()):
+                return None
+            with torch.inference_mode(False):  # a later forward may want gradients
+                kept = self._encoded(torch.arange(max(needed, 2 * have)))
+            self._kept = (kept, made_as)
+        return kept
+
+    def _encoded(self, positions: Tensor) -> Tensor:
+        return _encoding(positions, self.embedding_dim, self.layout, self.base, self.rows.dtype)
 
     def position_ids(
         self,
@@ -146,9 +189,15 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         self._compute_rows()
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_kept": _NOTHING_KEPT}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"_kept": _NOTHING_KEPT, **state})
+
     def _compute_rows(self) -> None:
-        positions = torch.arange(len(self.rows), device=self.rows.device)
-        self.rows = _encoding(positions, self.embedding_dim, self.layout, self.base, self.rows.dtype)
+        self.rows = self._encoded(torch.arange(len(self.rows), device=self.rows.device))
+        self._kept = _NOTHING_KEPT
 
 
 class LearnedPositionalEmbedding(TokenEmbedding):

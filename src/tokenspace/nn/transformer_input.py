@@ -10,15 +10,16 @@ are added have the projection's width already, it comes before them, as in OPT-3
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tokenspace.errors import ShapeError
-from tokenspace.nn import recipes
+from tokenspace.nn import fusion, recipes
 from tokenspace.nn.embedding import PaddingOnLoad, TokenEmbedding
+from tokenspace.nn.output import written
 from tokenspace.nn.positional import (
     LearnedPositionalEmbedding,
     SinusoidalPositionalEncoding,
@@ -27,6 +28,18 @@ from tokenspace.nn.positional import (
 from tokenspace.nn.segment import SegmentEmbedding
 
 Position = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
+
+
+class _Told(NamedTuple):
+    """What a forward is told, checked as far as that needs no part."""
+
+    ids: Tensor | None
+    shape: tuple[int, int]
+    segment_ids: Tensor | None
+    position_ids: Tensor | None
+    start: Start
+    attention_mask: Tensor | None
+    extra_ids: Mapping[str, Tensor]
 
 
 class TransformerInput(nn.Module):
@@ -124,6 +137,7 @@ class TransformerInput(nn.Module):
         attention_mask: Tensor | None = None,
         extra_ids: Mapping[str, Tensor] | None = None,
         inputs_embeds: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> Tensor:
         """What the transformer's first layer gets, (B, T, D).
 
@@ -134,6 +148,7 @@ class TransformerInput(nn.Module):
         - attention_mask: (B, T), 1 at tokens, 0 at padding; read only where positions skip padding
         - extra_ids: (B, T), (1, T) or (T,) under the name of each extra table
         - inputs_embeds: (B, T, table's width) instead of ids: what ``token(ids)`` would be, scaled already
+        - out: a contiguous tensor like the result, to write it to and return; where no gradient is needed
 
         ``TokenIdError`` for ids that are no rows (``tokenspace.nn.ids`` says what is checked where),
         ``ShapeError`` for what has another shape, or a text longer than the positions.
@@ -144,10 +159,10 @@ class TransformerInput(nn.Module):
             _check_tensor(ids, "ids")
             if ids.ndim != 2:
                 raise ShapeError(f"ids are (B, T), texts by positions; found shape {tuple(ids.shape)}")
-            x = self.token(ids)
+            shape = (ids.shape[0], ids.shape[1])
         else:
-            x = self._checked_embeds(inputs_embeds)
-        shape = (x.shape[0], x.shape[1])
+            inputs_embeds = self._checked_embeds(inputs_embeds)
+            shape = (inputs_embeds.shape[0], inputs_embeds.shape[1])
         if attention_mask is not None:
             _check_tensor(attention_mask, "attention mask")
         if attention_mask is not None and tuple(attention_mask.shape) != shape:
@@ -155,27 +170,49 @@ class TransformerInput(nn.Module):
                 f"the attention mask must be {shape}, as the ids are; found {tuple(attention_mask.shape)}"
             )
         extra_ids = self._checked_extras(extra_ids)
-        if self.projection is not None and self._projects_first:
-            x = self.projection(x)
-        if self.position is not None:
-            if position_ids is None:
-                position_ids = self._positions(self.position, ids, shape, start, attention_mask, x.device)
-            x = x + self.position(_per_token(position_ids, shape, "position ids"))
-        elif position_ids is not None:
-            _per_token(position_ids, shape, "position ids")
-        if self.segment is not None:
-            if segment_ids is None:
-                segment_ids = torch.zeros((1, shape[1]), dtype=torch.int64, device=x.device)
-            x = x + self.segment(_per_token(segment_ids, shape, "segment ids"))
-        for name, table in self.extras.items():
-            x = x + table(_per_token(extra_ids[name], shape, f"{name} ids"))
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        if self.dropout is not None:
-            x = self.dropout(x)
+        told = _Told(ids, shape, segment_ids, position_ids, start, attention_mask, extra_ids)
+        x = None if ids is None else self._at_once(ids, told, out)
+        if x is None:
+            x = self._by_parts(self.token(ids) if inputs_embeds is None else inputs_embeds, told)
         if self.projection is not None and not self._projects_first:
             x = self.projection(x)
-        return x
+        return x if out is None or x is out else written(x, out, self.parameters())
+
+    def _at_once(self, ids: Tensor, told: _Told, out: Tensor | None) -> Tensor | None:
+        """Sum, LayerNorm and dropout as one computation, where nobody can tell (``nn.fusion``); else None."""
+        after = (self.position, self.segment, *self.extras.values(), self.layer_norm, self.dropout)
+        if self._projects_first or not fusion.may_fuse(self.token, after):
+            return None
+        added = [part.rows_for(own) for part, own in self._added(told, ids.device)]
+        out = None if self.projection is not None else out
+        return fusion.embed(self.token, ids, added, self.layer_norm, self.dropout, out)
+
+    def _by_parts(self, x: Tensor, told: _Told) -> Tensor:
+        """The same, each part called as a module."""
+        if self.projection is not None and self._projects_first:
+            x = self.projection(x)
+        for part, own in self._added(told, x.device):
+            x = x + part(own)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x if self.dropout is None else fusion.drop(self.dropout, x)
+
+    def _added(self, told: _Told, device: torch.device) -> Iterator[tuple[Any, Tensor]]:
+        """What is added to the tokens' rows: each part, and its ids, (B, T) or those of one text."""
+        shape, own = told.shape, told.position_ids
+        if self.position is not None:
+            if own is None:
+                own = self._positions(self.position, told.ids, shape, told.start, told.attention_mask, device)
+            yield self.position, _per_token(own, shape, "position ids")
+        elif own is not None:
+            _per_token(own, shape, "position ids")
+        if self.segment is not None:
+            own = told.segment_ids
+            if own is None:
+                own = torch.zeros((1, shape[1]), dtype=torch.int64, device=device)
+            yield self.segment, _per_token(own, shape, "segment ids")
+        for name, table in self.extras.items():
+            yield table, _per_token(told.extra_ids[name], shape, f"{name} ids")
 
     def position_ids(self, ids: Tensor, start: Start = 0, attention_mask: Tensor | None = None) -> Tensor:
         """The position id of each token of ids (B, T), ``start`` tokens having come before; (1, T) or (B, T).

@@ -1,0 +1,190 @@
+"""Tensors to the kernels and back: no copies, but of ids and gradients that lie apart in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tokenspace.kernels import dropout as dropouts
+from tokenspace.kernels import gradient, input_gradient, lookup, memory
+from tokenspace.kernels.dropout import Dropout
+from tokenspace.nn import pending_rows
+from tokenspace.nn.arrays import array_over, tensor_over
+from tokenspace.nn.ids import checked_indices
+from tokenspace.shapes import Array
+
+
+class How(NamedTuple):
+    """How an input is made: all that is no tensor.
+
+    No eps: no LayerNorm. ``padding`` has a row for each table, or -1; ``names`` what errors call its ids, or
+    nothing where they need no check; ``sparse`` is about the first table's gradient.
+    """
+
+    scale: float | None
+    eps: float | None
+    p: float
+    padding: Sequence[int]
+    names: Sequence[str]
+    sparse: bool
+
+
+class Left(NamedTuple):
+    """What a forward leaves to its backward.
+
+    ``tables`` are there with a LayerNorm only, whose input is computed again; ``rows`` are their numbers of
+    rows. Kernels take the seed as a number.
+    """
+
+    tables: Sequence[Tensor]
+    ids: Sequence[Tensor]
+    gamma: Tensor | None
+    beta: Tensor | None
+    seed: Any
+    mean: Tensor
+    rstd: Tensor
+    rows: Sequence[int]
+
+
+def forward(
+    tables: Sequence[Tensor],
+    ids: Sequence[Tensor],
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    seed: int,
+    how: How,
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The input (\\*axes, D), and LayerNorm's mean and 1 / standard deviation (N,); empty if it has none."""
+    # Every id is checked before any row is read or brought up to date.
+    indices = [
+        checked_indices(own, len(table), name)
+        for table, own, name in zip(tables, ids, how.names, strict=True)
+    ]
+    for table, own in zip(tables, ids, strict=True):
+        pending_rows.read(table, own)
+    arrays = [array_over(table) for table in tables]
+    shape = (*ids[0].shape, arrays[0].shape[1])
+    whole = memory.empty(shape, arrays[0].dtype) if out is None else array_over(out)
+    made = lookup.embed(
+        arrays[0],
+        indices[0],
+        how.scale,
+        list(zip(arrays[1:], indices[1:], strict=True)),
+        _norm(gamma, beta, how),
+        Dropout(how.p, seed) if how.p else None,
+        out=whole.reshape(-1, shape[-1]),
+        threads=torch.get_num_threads(),
+    )
+    if made.mean is None or made.rstd is None:
+        none = torch.empty(0, device="cpu"), torch.empty(0, device="cpu")
+    else:
+        none = torch.from_numpy(made.mean), torch.from_numpy(made.rstd)
+    return (tensor_over(whole) if out is None else out), *none
+
+
+def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> list[Tensor | None]:
+    """The gradients of gamma, beta and each table where ``needs`` has them, None elsewhere.
+
+    The first table's is row-sparse if ``how.sparse``: ids ascending, each once. Of gamma and beta None, too,
+    where there are none.
+    """
+    threads = torch.get_num_threads()
+    d = _rows_of(d_out)
+    if not d.size:
+        return _no_gradients(d, how, left.rows, needs)
+    indices = [checked_indices(own, 0, "") for own in left.ids]
+    if left.tables:
+        arrays = [array_over(table) for table in left.tables]
+    else:  # of added ones the shape counts; memory that nobody touches costs nothing
+        arrays = [np.empty((n, d.shape[1]), d.dtype) for n in (1, *left.rows[1:])]
+    made = input_gradient.input_gradient(
+        d,
+        arrays[0],
+        indices[0],
+        how.scale,
+        list(zip(arrays[1:], indices[1:], strict=True)),
+        _norm(left.gamma, left.beta, how),
+        Dropout(how.p, left.seed) if how.p else None,
+        left.mean.numpy() if how.eps is not None else None,
+        left.rstd.numpy() if how.eps is not None else None,
+        needed=needs[3:],
+        threads=threads,
+    )
+    token = _token_gradient(made.dx, indices[0], how, left.rows[0], threads) if needs[2] else None
+    for table, padding in zip(made.added, how.padding[1:], strict=True):
+        if table is not None and padding >= 0:
+            table[padding] = 0
+    return [
+        _tensor(made.gamma) if needs[0] else None,
+        _tensor(made.beta) if needs[1] else None,
+        token,
+        *(_tensor(table) for table in made.added),
+    ]
+
+
+def _token_gradient(dx: Array, ids: Array, how: How, rows: int, threads: int) -> Tensor:
+    groups = gradient.group(ids, how.padding[0] if how.padding[0] >= 0 else None)
+    scale = 1.0 if how.scale is None else how.scale
+    if how.sparse:
+        values = gradient.segment_sum(dx, groups, scale=scale, threads=threads)
+        return row_sparse(torch.from_numpy(groups.ids), tensor_over(values), rows)
+    dense = memory.zeros((rows, dx.shape[1]), dx.dtype)
+    return tensor_over(
+        gradient.segment_sum(dx, groups, scale=scale, out=dense, rows=groups.ids, threads=threads)
+    )
+
+
+def row_sparse(ids: Tensor, values: Tensor, rows: int) -> Tensor:
+    """The (V, D) sparse tensor with ``values`` (U, D) in the rows ``ids`` (U,), ascending and distinct."""
+    return torch.sparse_coo_tensor(
+        ids.unsqueeze(0), values, (rows, values.shape[1]), is_coalesced=True, check_invariants=False
+    )
+
+
+def _no_gradients(d: Array, how: How, rows: Sequence[int], needs: Sequence[bool]) -> list[Tensor | None]:
+    """Of no positions, or of no width."""
+    width = d.shape[1]
+    shapes = [(width,), (width,), *((count, width) for count in rows)]
+    found: list[Tensor | None] = [
+        tensor_over(memory.zeros(shape, d.dtype)) if needed else None
+        for shape, needed in zip(shapes, needs, strict=True)
+    ]
+    if needs[2] and how.sparse:
+        none = np.empty(0, np.int64)
+        found[2] = row_sparse(torch.from_numpy(none), tensor_over(d.reshape(0, width)), rows[0])
+    return found
+
+
+def _norm(gamma: Tensor | None, beta: Tensor | None, how: How) -> lookup.Norm | None:
+    if how.eps is None:
+        return None
+    gamma_array = None if gamma is None else array_over(gamma)
+    return lookup.Norm(gamma_array, None if beta is None else array_over(beta), how.eps)
+
+
+def _rows_of(d: Tensor) -> Array:
+    """``d`` (\\*axes, D) as an array (N, D) without gaps; copied if it has some, as an expanded one has."""
+    shape = (d.numel() // d.shape[-1] if d.shape[-1] else 0, d.shape[-1])
+    if d.is_contiguous() and not d.is_neg():
+        return array_over(d).reshape(shape)
+    copied = tensor_over(memory.empty(d.shape, _numpy_type(d.dtype)))
+    return array_over(copied.copy_(d.detach())).reshape(shape)
+
+
+def _numpy_type(dtype: torch.dtype) -> np.dtype:
+    return array_over(torch.empty(0, dtype=dtype, device="cpu")).dtype
+
+
+def _tensor(array: Array | None) -> Tensor | None:
+    return None if array is None else tensor_over(array)
+
+
+def dropout(x: Tensor, seed: int, p: float) -> Tensor:
+    """``x`` (\\*axes, D), dropped from; the same call makes the gradient of its own."""
+    made = dropouts.dropout(_rows_of(x), Dropout(p, seed), threads=torch.get_num_threads())
+    return tensor_over(made.reshape(x.shape))

@@ -1,0 +1,359 @@
+"""The kernels as torch operators, with their gradients.
+
+    x[n] = scale · E[ids[n]] + T1[ids1[n]] + …  -> LayerNorm -> dropout
+
+Eager code on a CPU goes through a ``torch.autograd.Function``; compiled and exported code through operators
+of ``torch.library``, whose Python costs some 50 µs a call more. Both hand the tensors' memory to the kernels
+in ``tokenspace.nn.kernel_calls``. Where `on_kernels` says no, the caller takes torch's own operations
+(``tokenspace.nn.plain``), and so does the gradient of a gradient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from tokenspace.nn import kernel_calls, pending_rows, plain
+from tokenspace.nn.kernel_calls import How, Left
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+_kernels_are_off = False
+
+
+class Rows(NamedTuple):
+    """Rows of a table (R, D), one for each id. A table's ids serve the positions again and again, in order.
+
+    ``padding`` is the row that gets no gradient, or -1. ``name`` is what errors call the ids; ids without one
+    were made to fit, and are not checked.
+    """
+
+    table: Tensor
+    ids: Tensor
+    padding: int = -1
+    name: str = ""
+
+
+class Norm(NamedTuple):
+    """A LayerNorm over D: its parameters, if it has them, and what is added to the variance."""
+
+    gamma: Tensor | None
+    beta: Tensor | None
+    eps: float
+
+
+@contextlib.contextmanager
+def torch_only() -> Iterator[None]:
+    """Within it, ``tokenspace.nn`` computes with torch's own operations alone, in the whole process.
+
+    To compare, or to find out whether a kernel is to blame. Sums have the same bits either way, and dropout
+    drops the same numbers.
+
+    >>> from tokenspace.nn import TokenEmbedding
+    >>> embedding, ids = TokenEmbedding(5, 3), torch.tensor([1, 4])
+    >>> with torch_only():
+    ...     expected = embedding(ids)
+    >>> torch.equal(embedding(ids), expected)
+    True
+    """
+    global _kernels_are_off
+    before, _kernels_are_off = _kernels_are_off, True
+    try:
+        yield
+    finally:
+        _kernels_are_off = before
+
+
+def on_kernels(tensors: Sequence[Tensor], ids: Sequence[Tensor] = ()) -> bool:
+    """Whether kernels may read these: plain memory on a CPU, of one type, and nothing watches operations."""
+    compiling = torch.compiler.is_compiling()
+    if _kernels_are_off or _is_watched(compiling):
+        return False
+    dtype = tensors[0].dtype
+    if dtype not in DTYPES:
+        return False
+    for tensor in tensors:
+        if tensor.dtype != dtype or not _is_plain(tensor, compiling) or not tensor.is_contiguous():
+            return False
+        if not compiling and (tensor.is_neg() or (tensor.is_inference() and torch.is_grad_enabled())):
+            return False
+    return all(_is_plain(own, compiling) for own in ids)
+
+
+def _is_watched(compiling: bool) -> bool:
+    """Whether each operation has to be seen: in vmap and grad, fake modes, dual numbers, tracing."""
+    if torch._C._are_functorch_transforms_active():
+        return True
+    return not compiling and bool(
+        torch._C._len_torch_dispatch_stack()
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+def _is_plain(tensor: Tensor, compiling: bool) -> bool:
+    if not tensor.is_cpu or tensor.layout != torch.strided:
+        return False
+    if compiling:  # what stands for a tensor there is no subclass of the user's
+        return not is_traceable_wrapper_subclass(tensor)
+    return type(tensor) in _PLAIN
+
+
+def embed(
+    rows: Sequence[Rows],
+    scale: float | None = None,
+    norm: Norm | None = None,
+    p: float = 0.0,
+    *,
+    sparse: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The input (\\*axes, D) of the first rows' ids (\\*axes), with the others' added.
+
+    ``scale`` multiplies the first ones, and ``sparse`` is about their table's gradient. `on_kernels` must
+    have said yes. ``TokenIdError`` for an id that is no row. ``out`` is written and returned; the caller has
+    checked it.
+
+    >>> table, positions = torch.eye(3), torch.full((2, 3), 0.5)
+    >>> embed([Rows(table, torch.tensor([[2, 0]])), Rows(positions, torch.tensor([[0, 1]]))])
+    tensor([[[0.5000, 0.5000, 1.5000],
+             [1.5000, 0.5000, 0.5000]]])
+    """
+    tables, ids = [part.table for part in rows], [part.ids for part in rows]
+    gamma, beta, eps = (None, None, None) if norm is None else norm
+    how = How(scale, eps, p, [part.padding for part in rows], [part.name for part in rows], sparse)
+    if torch.compiler.is_compiling():
+        seed = draw_seed() if p else None
+        made = _embed(tables, ids, gamma, beta, seed, *how)[0]
+        return made if out is None else out.copy_(made)
+    number = int(draw_seed()) if p else 0
+    if out is None and torch.is_grad_enabled() and _any_requires_grad(gamma, beta, *tables):
+        return Embed.apply(how, number, len(tables), gamma, beta, *tables, *ids)
+    return kernel_calls.forward(tables, ids, gamma, beta, number, how, out)[0]
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """``x`` (\\*axes, D) with a share ``p`` of its numbers zero and the others over 1 - p, as in `embed`.
+
+    `drops` must have said yes.
+    """
+    if torch.compiler.is_compiling():
+        return plain.dropout(x, draw_seed(), p) if _kernels_are_off else _dropout(x, draw_seed(), p)
+    number = int(draw_seed())
+    return plain.dropout(x, number, p) if _kernels_are_off else Drop.apply(x, number, p)
+
+
+def drops(x: Tensor) -> bool:
+    """Whether `dropout` takes it: on a CPU, a plain tensor, and nothing watches operations."""
+    compiling = torch.compiler.is_compiling()
+    return x.dtype in DTYPES and x.ndim > 0 and _is_plain(x, compiling) and not _is_watched(compiling)
+
+
+def draw_seed() -> Tensor:
+    """A seed from torch's generator, which ``torch.manual_seed`` sets."""
+    return torch.randint(-(2**63), 2**63 - 1, (), dtype=torch.int64, device="cpu")
+
+
+def caught_up(hidden: Tensor, weight: Tensor) -> Tensor:
+    """``hidden``, once all rows of ``weight`` are what they are meant to be (``nn.pending_rows``)."""
+    if torch.compiler.is_compiling() and on_kernels([weight]):
+        return _caught_up(hidden, weight)
+    catch_up(weight)
+    return hidden
+
+
+def catch_up(weight: Tensor) -> None:
+    """Have postponed steps of all rows of ``weight`` done; compiled code has `caught_up` for it."""
+    if torch.compiler.is_compiling():
+        return
+    while torch._C._functorch.is_functorch_wrapped_tensor(weight):
+        weight = torch._C._functorch.get_unwrapped(weight)
+    if weight.is_cpu and type(weight) in _PLAIN:
+        pending_rows.read(weight)
+
+
+class Embed(torch.autograd.Function):
+    """`embed` in eager code."""
+
+    @staticmethod
+    def forward(ctx: Any, how: How, seed: int, count: int, *tensors: Any) -> Tensor:
+        gamma, beta = tensors[:2]
+        tables, ids = tensors[2 : 2 + count], tensors[2 + count :]
+        out, ctx.mean, ctx.rstd = kernel_calls.forward(tables, ids, gamma, beta, seed, how)
+        # LayerNorm's backward computes its input again. A sum's needs no table, which may change meanwhile.
+        ctx.save_for_backward(*ids, *((gamma, beta, *tables) if how.eps is not None else ()))
+        ctx.how, ctx.seed, ctx.rows = how, seed, [len(table) for table in tables]
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Any, ...]:
+        count = len(ctx.rows)
+        ids, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        gamma, beta, *tables = kept or (None, None)
+        left = Left(tables, ids, gamma, beta, ctx.seed, ctx.mean, ctx.rstd, ctx.rows)
+        found = _gradients(d_out, left, ctx.how, ctx.needs_input_grad[3 : 5 + count])
+        return (None, None, None, *found, *[None] * count)
+
+
+class Drop(torch.autograd.Function):
+    """`dropout` in eager code: linear, so its own backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: int, p: float) -> Tensor:
+        ctx.seed, ctx.p = seed, p
+        return kernel_calls.dropout(x, seed, p)
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, None, None]:
+        compiling = torch.compiler.is_compiling()
+        if not compiling and _is_plain(d_out, compiling) and not _is_watched(compiling):
+            return Drop.apply(d_out, ctx.seed, ctx.p), None, None
+        return plain.dropout(d_out, ctx.seed, ctx.p), None, None
+
+
+def _gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> list[Tensor | None]:
+    """The gradients of gamma, beta and each table where ``needs`` has them, from kernels or from torch."""
+    compiling = torch.compiler.is_compiling()
+    differentiable = torch.is_grad_enabled() and (d_out.requires_grad or how.eps is not None)
+    if differentiable or _is_watched(compiling) or not _is_plain(d_out, compiling):
+        return plain.embed_gradients(d_out, left, how, needs)
+    if not compiling and not isinstance(left.seed, Tensor):
+        return kernel_calls.gradients(d_out, left, how, needs)
+    seed = torch.tensor(left.seed) if isinstance(left.seed, int) else left.seed
+    settings = (how.scale, how.eps, how.p, how.padding, how.sparse)
+    flat = _embed_gradients(d_out, *left._replace(seed=seed), *settings, list(needs))
+    found = iter(flat)
+    gradients = [next(found) if needed else None for needed in needs]
+    if how.sparse and needs[2]:
+        gradients[2] = kernel_calls.row_sparse(flat[-1], flat[sum(needs[:2])], left.rows[0])
+    return gradients
+
+
+def _any_requires_grad(*tensors: Tensor | None) -> bool:
+    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+# --- the operators of compiled code
+
+_HOW = "float? scale, float? eps, float p, int[] padding"
+
+
+@torch.library.custom_op(
+    "tokenspace::embed",
+    mutates_args=(),
+    schema="(Tensor[] tables, Tensor[] ids, Tensor? gamma, Tensor? beta, Tensor? seed, "
+    f"{_HOW}, str[] names, bool sparse) -> (Tensor, Tensor, Tensor)",
+)
+def _embed(tables, ids, gamma, beta, seed, *how):
+    return kernel_calls.forward(tables, ids, gamma, beta, 0 if seed is None else int(seed), How(*how))
+
+
+@_embed.register_fake
+def _(tables, ids, gamma, beta, seed, *how):
+    how = How(*how)
+    moments = ids[0].shape.numel() if how.eps is not None else 0
+    wide = torch.float64 if tables[0].dtype == torch.float64 else torch.float32
+    out = tables[0].new_empty((*ids[0].shape, tables[0].shape[1]))
+    return out, *(tables[0].new_empty(moments, dtype=wide) for _ in range(2))
+
+
+@torch.library.custom_op(
+    "tokenspace::embed_gradients",
+    mutates_args=(),
+    schema="(Tensor d_out, Tensor[] tables, Tensor[] ids, Tensor? gamma, Tensor? beta, Tensor? seed, "
+    f"Tensor mean, Tensor rstd, SymInt[] rows, {_HOW}, bool sparse, bool[] needs) -> Tensor[]",
+)
+def _embed_gradients(d_out, *rest):
+    """The gradients that are needed; of a row-sparse one its values here, and its rows at the end."""
+    left, how, needs = _unpacked(rest)
+    left = left._replace(seed=0 if left.seed is None else int(left.seed))
+    found = kernel_calls.gradients(d_out, left, how, needs)
+    flat = [each for each in found if each is not None]
+    if how.sparse and needs[2]:
+        token = flat[sum(needs[:2])]
+        flat[sum(needs[:2])] = token._values()
+        flat.append(token._indices()[0].clone())  # an operator's outputs share no memory
+    return flat
+
+
+@_embed_gradients.register_fake
+def _(d_out, *rest):
+    left, how, needs = _unpacked(rest)
+    shapes = [(d_out.shape[-1],), (d_out.shape[-1],), *((count, d_out.shape[-1]) for count in left.rows)]
+    ids = []
+    if how.sparse and needs[2]:
+        distinct = torch.library.get_ctx().new_dynamic_size()
+        shapes[2] = (distinct, d_out.shape[-1])
+        ids = [d_out.new_empty((distinct,), dtype=torch.int64)]
+    found = [d_out.new_empty(shape) for shape, needed in zip(shapes, needs, strict=True) if needed]
+    return [*found, *ids]
+
+
+def _unpacked(rest):
+    *left, scale, eps, p, padding, sparse, needs = rest
+    return Left(*left), How(scale, eps, p, padding, (), sparse), needs
+
+
+def _keep(ctx, inputs, output):
+    tables, ids, gamma, beta, seed, *how = inputs
+    ctx.how, ctx.rows = How(*how), [table.shape[0] for table in tables]
+    kept = (gamma, beta, *tables) if ctx.how.eps is not None else ()
+    ctx.save_for_backward(seed, *output[1:], *ids, *kept)
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _embed_backward(ctx, d_out, *_):
+    seed, mean, rstd, *saved = ctx.saved_tensors
+    ids, kept = saved[: len(ctx.rows)], saved[len(ctx.rows) :]
+    gamma, beta, *tables = kept or (None, None)
+    left = Left(tables, ids, gamma, beta, seed, mean, rstd, ctx.rows)
+    needs = [*ctx.needs_input_grad[2:4], *ctx.needs_input_grad[0]]
+    found = _gradients(d_out, left, ctx.how, needs)
+    return found[2:], [None] * len(ids), found[0], found[1], *[None] * (len(ctx.needs_input_grad) - 4)
+
+
+_embed.register_autograd(_embed_backward, setup_context=_keep)
+
+
+@torch.library.custom_op("tokenspace::dropout", mutates_args=())
+def _dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    return kernel_calls.dropout(x, int(seed), p)
+
+
+@_dropout.register_fake
+def _(x, seed, p):
+    return x.new_empty(x.shape)
+
+
+_dropout.register_autograd(
+    lambda ctx, d_out: (_dropout(d_out, ctx.saved_tensors[0], ctx.p), None, None),
+    setup_context=lambda ctx, inputs, output: _keep_dropout(ctx, *inputs),
+)
+
+
+def _keep_dropout(ctx, x, seed, p):
+    ctx.save_for_backward(seed)
+    ctx.p = p
+
+
+@torch.library.custom_op("tokenspace::caught_up", mutates_args=())
+def _caught_up(hidden: Tensor, weight: Tensor) -> Tensor:
+    """A copy of ``hidden``: what reads the table afterwards takes it, and so comes afterwards."""
+    pending_rows.read(weight)
+    return hidden.clone()
+
+
+@_caught_up.register_fake
+def _(hidden, weight):
+    return torch.empty_like(hidden)
+
+
+_caught_up.register_autograd(lambda ctx, d_hidden: (d_hidden, None))
