@@ -119,8 +119,10 @@ def test_a_call_that_is_over_keeps_nothing_alive_though_its_helper_never_came():
     def occupy(worker, piece):
         if worker == 0:
             occupied.wait()
-            kept_while_the_helper_is_busy()
-            release.set()
+            try:
+                kept_while_the_helper_is_busy()
+            finally:
+                release.set()
         else:
             occupied.wait()
             assert release.wait(timeout=30)

@@ -198,10 +198,10 @@ def test_bad_text_is_refused(tmp_path):
 
 
 def test_without_numba_the_room_imports_and_the_call_names_the_extra(monkeypatch):
-    for module in ("numba", "tokenspace.kernels.skipgram", "tokenspace.kernels.vector"):
-        monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "tokenspace.kernels.skipgram")
-    monkeypatch.delattr("tokenspace.kernels.skipgram", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    for module in ("tokenspace.kernels.skipgram", "tokenspace.kernels.compiled"):
+        monkeypatch.delitem(sys.modules, module, raising=False)  # imported again, now without numba
+        monkeypatch.delattr(module, raising=False)
     with pytest.raises(MissingExtra, match=r"training needs .* pip install 'tokenspace\[train\]'"):
         skipgram(["any.txt"])
 
