@@ -54,6 +54,11 @@ def freeze_row(weight: torch.nn.Parameter, row: int) -> None:
     weight.requires_grad_(needed)
 
 
+def row_held(weight: Tensor) -> int | None:
+    """The row of ``weight`` that `freeze_row` holds, if any."""
+    return _FROZEN.get(weight)
+
+
 def _mask_gradient(row: int, weight: Tensor) -> None:
     gradient = weight.grad
     if gradient is None:
@@ -61,13 +66,13 @@ def _mask_gradient(row: int, weight: Tensor) -> None:
     if not gradient.is_sparse:
         gradient[row] = 0.0
         return
-    gradient = gradient.coalesce()
-    others = gradient.indices()[0] != row
+    # Not coalesced here: torch would round each partial sum of 16-bit numbers.
+    others = gradient._indices()[0] != row
     weight.grad = torch.sparse_coo_tensor(
-        gradient.indices()[:, others],
-        gradient.values()[others],
+        gradient._indices()[:, others],
+        gradient._values()[others],
         gradient.shape,
-        is_coalesced=True,
+        is_coalesced=gradient.is_coalesced(),
         check_invariants=False,
     )
 
