@@ -31,7 +31,8 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     """Compile ``function`` at its first call with each combination of argument types.
 
     ``options`` are numba's: ``fastmath={"reassoc", "contract"}`` where the order of a sum is free (never
-    ``fastmath=True``: NaN and infinity must survive), ``inline="always"`` for a piece of other kernels.
+    ``fastmath=True``: NaN and infinity must survive), ``inline="always"`` for a piece of other kernels. Only
+    the code of this package's kernels is kept in a folder.
 
     >>> @kernel
     ... def half(x):
@@ -42,10 +43,14 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     if function is None:
         return functools.partial(kernel, **options)
     dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    if dispatcher is not function:  # it is with NUMBA_DISABLE_JIT=1
+    if _is_ours(function):
         with contextlib.suppress(RuntimeError):  # no folder to keep the machine code in can be written
             dispatcher._cache = _KeptCode(function)
     return dispatcher
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return function.__module__.startswith(f"{_ROOM}.")
 
 
 class _KeptCode(FunctionCache):
@@ -58,8 +63,7 @@ class _KeptCode(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        if function.__module__.startswith(f"{_ROOM}."):
-            self._cache_file._source_stamp = _sources_digest(function.__module__)
+        self._cache_file._source_stamp = _sources_digest(function.__module__)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -106,7 +110,7 @@ class _Note(event.Listener):
 
     def on_start(self, event: event.Event) -> None:
         dispatcher = event.data["dispatcher"]
-        if self.said or sys.stderr is None or not dispatcher.py_func.__module__.startswith(f"{_ROOM}."):
+        if self.said or sys.stderr is None or not _is_ours(dispatcher.py_func):
             return
         self.said = True
         if dispatcher.stats.cache_path is None:
