@@ -25,6 +25,7 @@ from tokenspace.nn.frozen_row import freeze_row
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.output import checked_output, written
+from tokenspace.nn.row_sparse import mark_coalesced
 from tokenspace.reference.embedding import scale_factor
 from tokenspace.table import Table
 
@@ -95,7 +96,7 @@ class TokenEmbedding(torch.nn.Embedding):
         self.initializer = initializer
         self.padding_on_load = padding_on_load
         self.freeze_padding = freeze_padding
-        self._hold_padding_row()
+        self._settle_weight()
         self.reset_parameters()
 
     @classmethod
@@ -252,17 +253,17 @@ class TokenEmbedding(torch.nn.Embedding):
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         super().register_parameter(name, param)  # assignment, load_state_dict(assign=True)
-        self._hold_padding_row()
+        self._settle_weight()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TokenEmbedding:
         self._catch_up()
         super()._apply(fn, recurse)  # to, half, to_empty
-        self._hold_padding_row()
+        self._settle_weight()
         return self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # deepcopy, unpickling
-        self._hold_padding_row()
+        self._settle_weight()
 
     def __getstate__(self) -> dict[str, Any]:
         self._catch_up()  # deepcopy, pickling
@@ -278,9 +279,13 @@ class TokenEmbedding(torch.nn.Embedding):
         if weight is not None:
             ops.catch_up(weight)
 
-    def _hold_padding_row(self) -> None:
+    def _settle_weight(self) -> None:
         weight = self._parameters.get("weight")
-        if self.freeze_padding and weight is not None and self.padding_idx is not None:
+        if weight is None:
+            return
+        if getattr(self, "sparse", False):  # not there yet when torch's constructor puts the weight in
+            mark_coalesced(weight)
+        if self.freeze_padding and self.padding_idx is not None:
             freeze_row(weight, self.padding_idx)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any, **more: Any) -> None:

@@ -80,11 +80,12 @@ def forward(
         out=whole.reshape(-1, shape[-1]),
         threads=torch.get_num_threads(),
     )
-    if made.mean is None or made.rstd is None:
-        none = torch.empty(0, device="cpu"), torch.empty(0, device="cpu")
-    else:
-        none = torch.from_numpy(made.mean), torch.from_numpy(made.rstd)
-    return (tensor_over(whole) if out is None else out), *none
+    wide = torch.float64 if tables[0].dtype == torch.float64 else torch.float32
+    mean, rstd = (
+        torch.empty(0, dtype=wide, device="cpu") if each is None else torch.from_numpy(each)
+        for each in (made.mean, made.rstd)
+    )
+    return (tensor_over(whole) if out is None else out), mean, rstd
 
 
 def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> list[Tensor | None]:

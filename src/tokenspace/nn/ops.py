@@ -107,6 +107,11 @@ def _is_plain(tensor: Tensor, compiling: bool) -> bool:
     return type(tensor) in _PLAIN
 
 
+def _is_batched(tensor: Tensor) -> bool:
+    """Whether it stands for many, as ``torch.autograd.grad(is_grads_batched=True)`` has them."""
+    return not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.CPU)
+
+
 def embed(
     rows: Sequence[Rows],
     scale: float | None = None,
@@ -196,7 +201,8 @@ class Embed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Any, ...]:
         count = len(ctx.rows)
-        ids, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        saved = ctx.saved_tensors  # asked for once: activation checkpointing gives them once
+        ids, kept = saved[:count], saved[count:]
         gamma, beta, *tables = kept or (None, None)
         left = Left(tables, ids, gamma, beta, ctx.seed, ctx.mean, ctx.rstd, ctx.rows)
         found = _gradients(d_out, left, ctx.how, ctx.needs_input_grad[3 : 5 + count])
@@ -214,18 +220,21 @@ class Drop(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, None, None]:
         compiling = torch.compiler.is_compiling()
-        if not compiling and _is_plain(d_out, compiling) and not _is_watched(compiling):
+        if not compiling and drops(d_out) and not _is_batched(d_out):
             return Drop.apply(d_out, ctx.seed, ctx.p), None, None
         return plain.dropout(d_out, ctx.seed, ctx.p), None, None
 
 
-def _gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> list[Tensor | None]:
+def _gradients(
+    d_out: Tensor, left: Left, how: How, needs: Sequence[bool], by_operator: bool = False
+) -> list[Tensor | None]:
     """The gradients of gamma, beta and each table where ``needs`` has them, from kernels or from torch."""
-    compiling = torch.compiler.is_compiling()
     differentiable = torch.is_grad_enabled() and (d_out.requires_grad or how.eps is not None)
-    if differentiable or _is_watched(compiling) or not _is_plain(d_out, compiling):
+    if differentiable or torch._C._are_functorch_transforms_active():
         return plain.embed_gradients(d_out, left, how, needs)
-    if not compiling and not isinstance(left.seed, Tensor):
+    if not (by_operator or torch.compiler.is_compiling()):
+        if _is_watched(False) or not _is_plain(d_out, False) or _is_batched(d_out):
+            return plain.embed_gradients(d_out, left, how, needs)
         return kernel_calls.gradients(d_out, left, how, needs)
     seed = torch.tensor(left.seed) if isinstance(left.seed, int) else left.seed
     settings = (how.scale, how.eps, how.p, how.padding, how.sparse)
@@ -316,7 +325,7 @@ def _embed_backward(ctx, d_out, *_):
     gamma, beta, *tables = kept or (None, None)
     left = Left(tables, ids, gamma, beta, seed, mean, rstd, ctx.rows)
     needs = [*ctx.needs_input_grad[2:4], *ctx.needs_input_grad[0]]
-    found = _gradients(d_out, left, ctx.how, needs)
+    found = _gradients(d_out, left, ctx.how, needs, by_operator=True)
     return found[2:], [None] * len(ids), found[0], found[1], *[None] * (len(ctx.needs_input_grad) - 4)
 
 

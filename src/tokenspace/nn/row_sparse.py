@@ -1,0 +1,41 @@
+"""A parameter whose row-sparse gradient says that its rows are distinct and in order, when they are.
+
+``TokenEmbedding(sparse=True)`` makes such gradients, but autograd, as it puts one into ``.grad``, forgets
+that it is coalesced; every optimizer would then sort it and add up its rows again.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_MARKED = WeakTensorKeyDictionary()  # Parameter -> True
+
+
+def mark_coalesced(weight: torch.nn.Parameter) -> None:
+    """From now on mark ``weight.grad`` as coalesced where it is; a second call for it changes nothing.
+
+    >>> weight = torch.nn.Parameter(torch.ones(4, 2))
+    >>> mark_coalesced(weight)
+    >>> ids = torch.tensor([1, 3])
+    >>> torch.nn.functional.embedding(ids, weight, sparse=True).sum().backward()
+    >>> weight.grad.is_coalesced()
+    True
+    """
+    if weight in _MARKED:
+        return
+    _MARKED[weight] = True
+    needed = weight.requires_grad
+    weight.requires_grad_(True)  # torch takes the hook only then, and keeps it through a change
+    weight.register_post_accumulate_grad_hook(_mark)
+    weight.requires_grad_(needed)
+
+
+def _mark(weight: Tensor) -> None:
+    gradient = weight.grad
+    if gradient is None or gradient.layout != torch.sparse_coo or gradient.is_coalesced():
+        return
+    ids = gradient._indices()
+    if len(ids) == 1 and bool((ids[0, 1:] > ids[0, :-1]).all()):
+        gradient._coalesced_(True)

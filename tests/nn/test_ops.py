@@ -1,0 +1,441 @@
+"""The operators alone: what torch asks of one, and every kind of gradient."""
+
+import contextlib
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
+
+from tokenspace import reference
+from tokenspace.errors import TokenIdError
+from tokenspace.nn import TokenEmbedding, ops, plain
+from tokenspace.nn.ops import Norm, Rows, torch_only
+
+V, D = 7, 4
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+floats = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+compiles = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
+
+
+def make(dtype=torch.float64, batch=2, length=3, gradients=True, seed=0):
+    """A token table with scale and padding, positions that skip a row, segments; a LayerNorm's parameters."""
+    torch.manual_seed(seed)
+    shape = (batch, length)
+    tables = [torch.randn(n, D).to(dtype).requires_grad_(gradients) for n in (V, 5, 2)]
+    ids = [torch.randint(0, V, shape), torch.randint(0, 5, (1, length)), torch.randint(0, 2, shape)]
+    rows = [
+        Rows(table, own, padding, name)
+        for table, own, padding, name in zip(
+            tables, ids, (2, 1, -1), ("token id", "position id", "segment id"), strict=True
+        )
+    ]
+    gamma, beta = ((torch.rand(D) + 0.5).to(dtype).requires_grad_(gradients) for _ in range(2))
+    return rows, Norm(gamma, beta, 1e-5)
+
+
+def arguments(rows, norm=None, seed=None, p=0.0, scale=2.0, sparse=False):
+    gamma, beta, eps = norm or (None, None, None)
+    return (
+        [part.table for part in rows], [part.ids for part in rows], gamma, beta, seed, scale, eps, p,
+        [part.padding for part in rows], [part.name for part in rows], sparse,
+    )  # fmt: skip
+
+
+def leaves(rows, norm):
+    return [part.table for part in rows] + ([] if norm is None else [norm.gamma, norm.beta])
+
+
+class TestWhatTorchAsks:
+    @floats
+    @pytest.mark.parametrize("normed", [False, True])
+    def test_of_the_input_and_its_gradients(self, dtype, normed):
+        rows, norm = make(dtype)
+        given = arguments(rows, norm if normed else None, torch.tensor(5), 0.25)
+        torch.library.opcheck(torch.ops.tokenspace.embed, given)
+        out, mean, rstd = torch.ops.tokenspace.embed(*given)
+        tables, ids, gamma, beta, seed, scale, eps, p, padding, _, _ = given
+        with torch.no_grad():
+            for needs in ([normed, normed, True, True, True], [False, normed, False, True, False]):
+                torch.library.opcheck(
+                    torch.ops.tokenspace.embed_gradients,
+                    (torch.randn_like(out), tables if normed else [], ids, gamma, beta, seed, mean, rstd,
+                     [V, 5, 2], scale, eps, p, padding, False, needs),
+                )  # fmt: skip
+
+    def test_of_a_lookup_alone(self):
+        rows, _ = make(torch.float32)
+        torch.library.opcheck(torch.ops.tokenspace.embed, arguments(rows[:1], scale=None))
+
+    def test_of_a_row_sparse_gradient(self):
+        rows, _ = make(torch.float32)
+        out, mean, rstd = torch.ops.tokenspace.embed(*arguments(rows, sparse=True))
+        given = ([], [part.ids for part in rows], None, None, None, mean, rstd, [V, 5, 2], 2.0, None, 0.0,
+                 [2, 1, -1], True, [False, False, True, False, True])  # fmt: skip
+        names = ("test_schema", "test_autograd_registration", "test_faketensor")
+        torch.library.opcheck(
+            torch.ops.tokenspace.embed_gradients, (torch.ones_like(out).detach(), *given), test_utils=names
+        )
+
+    def test_of_dropout_and_of_catching_up(self):
+        x = torch.randn(3, 4, requires_grad=True)
+        torch.library.opcheck(torch.ops.tokenspace.dropout, (x, torch.tensor(-3), 0.5))
+        torch.library.opcheck(torch.ops.tokenspace.caught_up, (x, torch.randn(2, 4)))
+
+
+@floats
+@pytest.mark.parametrize("p", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("normed", [False, True])
+def test_forward_and_gradients_are_torch_s(dtype, p, normed):
+    rows, norm = make(dtype)
+    norm = norm if normed else None
+    found, expected = [], []
+    for results, off in ((found, False), (expected, True)):
+        torch.manual_seed(3)
+        if off:
+            how = ops.How(2.0, norm.eps if norm else None, p, [2, 1, -1], [], False)
+            seed = int(ops.draw_seed()) if p else 0
+            tables, ids = [part.table for part in rows], [part.ids for part in rows]
+            out = plain.embed(tables, ids, *(norm[:2] if norm else (None, None)), seed, how)
+        else:
+            out = ops.embed(rows, 2.0, norm, p)
+        torch.manual_seed(4)
+        d_out = torch.randn(out.shape, dtype=torch.float64).to(dtype)
+        results += [out, *torch.autograd.grad(out, leaves(rows, norm), d_out)]
+    if not normed:
+        assert torch.equal(found[0], expected[0])
+    step = {torch.float64: 1e-12, torch.float32: 2e-6}.get(dtype, 8 * torch.finfo(dtype).eps)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours, theirs, rtol=step, atol=step)
+
+
+@pytest.mark.parametrize("normed", [False, True])
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_gradients_and_their_gradients_are_finite_differences(normed, p):
+    rows, norm = make()
+
+    def call(*tensors):
+        torch.manual_seed(1)  # the same mask at each call
+        own = [part._replace(table=table) for part, table in zip(rows, tensors, strict=False)]
+        return ops.embed(own, 2.0, Norm(*tensors[3:], 1e-5) if normed else None, p)
+
+    tensors = leaves(rows, norm if normed else None)
+    unpadded = [part._replace(padding=-1) for part in rows]  # a padding row's gradient is zero by decree
+    rows[:] = unpadded
+    assert torch.autograd.gradcheck(call, tensors)
+    assert torch.autograd.gradgradcheck(call, tensors)
+
+
+def test_a_gradient_penalty_is_torch_s():
+    rows, norm = make()
+    penalties = []
+    for off in (False, True):
+        torch.manual_seed(2)
+        if off:
+            how = ops.How(2.0, norm.eps, 0.25, [2, 1, -1], [], False)
+            tables, ids = [part.table for part in rows], [part.ids for part in rows]
+            out = plain.embed(tables, ids, *norm[:2], int(ops.draw_seed()), how)
+        else:
+            out = ops.embed(rows, 2.0, norm, 0.25)
+        first = torch.autograd.grad(out.square().sum(), leaves(rows, norm), create_graph=True)
+        total = sum(each.square().sum() for each in first)
+        penalties.append([total, *torch.autograd.grad(total, leaves(rows, norm))])
+    for ours, theirs in zip(*penalties, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_one_tensor_in_two_places_gets_the_sum_of_both():
+    rows, norm = make()
+    shared = [rows[0], rows[2]._replace(table=rows[0].table)]
+    for create_graph in (False, True):
+        out = ops.embed(shared, 2.0, norm)
+        (found,) = torch.autograd.grad(out.square().sum(), rows[0].table, create_graph=create_graph)
+        how = ops.How(2.0, norm.eps, 0.0, [2, -1], [], False)
+        twin = plain.embed([part.table for part in shared], [part.ids for part in shared], *norm[:2], 0, how)
+        (expected,) = torch.autograd.grad(twin.square().sum(), rows[0].table)
+        torch.testing.assert_close(found, expected)
+
+
+def test_only_gradients_that_are_needed_are_computed():
+    rows, norm = make()
+    rows[0].table.requires_grad_(False)
+    norm.beta.requires_grad_(False)
+    ops.embed(rows, 2.0, norm).sum().backward()
+    assert rows[0].table.grad is None
+    assert norm.beta.grad is None
+    assert all(each.grad is not None for each in (rows[1].table, rows[2].table, norm.gamma))
+
+
+ARRIVALS = {
+    "expanded": lambda d: d[:1, :1].expand(d.shape),
+    "transposed": lambda d: d.transpose(0, 1).contiguous().transpose(0, 1),
+    "every other": lambda d: torch.stack([d, d], dim=-1)[..., 0],
+    "conjugate's imaginary part": lambda d: torch.complex(d, d).conj().imag,
+}
+
+
+@pytest.mark.parametrize("arrange", ARRIVALS.values(), ids=ARRIVALS)
+@pytest.mark.parametrize("normed", [False, True])
+def test_an_incoming_gradient_may_lie_anyhow_and_stays_as_it_is(arrange, normed):
+    rows, norm = make()
+    norm = norm if normed else None
+    d_out = arrange(torch.randn(2, 3, D, dtype=torch.float64))
+    before = d_out.clone()
+    found = torch.autograd.grad(ops.embed(rows, 2.0, norm), leaves(rows, norm), d_out)
+    expected = torch.autograd.grad(ops.embed(rows, 2.0, norm), leaves(rows, norm), before.contiguous())
+    assert torch.equal(d_out, before)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+
+
+@st.composite
+def lookups(draw):
+    rows, width = draw(st.integers(1, 40)), draw(st.integers(1, 70))
+    axes = draw(st.lists(st.integers(0, 6), min_size=0, max_size=3))
+    kind = draw(st.sampled_from(["any", "all equal", "all padding"]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    padding = draw(st.none() | st.integers(0, rows - 1))
+    ids = rng.integers(0, rows, axes)
+    if kind != "any":
+        ids = np.full(axes, padding if kind == "all padding" and padding is not None else rows - 1)
+    return rng.normal(size=(rows, width)), ids, padding, draw(st.sampled_from([None, "sqrt", 0.3]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(lookups(), st.sampled_from([np.float32, np.float64]), st.booleans(), st.booleans())
+def test_any_lookup_is_the_references(drawn, dtype, sparse, apart):
+    weight, ids, padding, scale = drawn
+    weight = weight.astype(dtype)
+    module = TokenEmbedding.from_pretrained(
+        torch.tensor(weight), freeze=False, padding_idx=padding, scale=scale, sparse=sparse
+    )
+    truth = reference.Embedding.from_weight(weight, padding_id=padding, scale=scale)
+    given_ids = torch.tensor(ids)
+    if apart and ids.ndim:  # ids with gaps between them
+        given_ids = torch.stack([given_ids, given_ids + 1], dim=-1)[..., 0]
+    out = module(given_ids)
+    np.testing.assert_array_equal(out.detach().numpy(), truth.forward(ids))
+    upstream = np.random.default_rng(1).normal(size=out.shape).astype(dtype)
+    out.backward(torch.tensor(upstream))
+    found = module.weight.grad
+    if sparse:
+        assert found.is_coalesced()
+        distinct = np.unique(ids[ids != padding]) if padding is not None else np.unique(ids)
+        np.testing.assert_array_equal(found.indices()[0].numpy(), distinct)
+        found = found.to_dense()
+    tolerance = 1e-12 if dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(found.numpy(), truth.backward(upstream), rtol=tolerance, atol=tolerance)
+
+
+class TestWhereKernelsCannot:
+    """Torch's own operations, with the same numbers."""
+
+    def weight_and_ids(self):
+        torch.manual_seed(0)
+        return torch.randn(V, D), torch.tensor([[1, 1, 0], [6, 3, 1]])
+
+    def call(self, weight, ids):
+        module = TokenEmbedding.from_pretrained(torch.zeros(V, D), scale=2.0)
+        return torch.func.functional_call(module, {"weight": weight}, (ids,))
+
+    @compiles
+    def test_function_transforms(self):
+        weight, ids = self.weight_and_ids()
+
+        def loss(weight, ids):
+            return self.call(weight, ids).square().sum()
+
+        gradient = torch.func.grad(loss)(weight, ids)
+        each = torch.func.vmap(torch.func.grad(loss), (None, 0))(weight, ids)
+        torch.testing.assert_close(each.sum(0), gradient)
+        leaf = weight.clone().requires_grad_()
+        loss(leaf, ids).backward()
+        torch.testing.assert_close(gradient, leaf.grad)
+        _, tangent = torch.func.jvp(lambda w: self.call(w, ids), (weight,), (torch.ones(V, D),))
+        assert (tangent == 2).all()
+        hessian = torch.func.hessian(lambda w: loss(w, ids[:1, :1]))(weight)
+        assert hessian.sum() == 8 * D
+
+    @compiles
+    def test_forward_mode(self):
+        weight, ids = self.weight_and_ids()
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(weight, torch.ones(V, D))
+            tangent = torch.autograd.forward_ad.unpack_dual(self.call(dual, ids)).tangent
+        assert (tangent == 2).all()
+
+    def test_many_incoming_gradients_at_once(self):
+        rows, norm = make()
+        many = torch.randn(5, 2, 3, D, dtype=torch.float64)
+        for own in (None, norm):
+            out = ops.embed(rows, 2.0, own, 0.25)
+            at_once = torch.autograd.grad(
+                out, leaves(rows, own), many, is_grads_batched=True, retain_graph=True
+            )
+            one = torch.autograd.grad(out, leaves(rows, own), many[3])
+            for batched, alone in zip(at_once, one, strict=True):
+                torch.testing.assert_close(batched[3], alone)
+
+    def test_fake_and_meta_tensors(self):
+        weight, ids = self.weight_and_ids()
+        with FakeTensorMode() as mode:
+            assert self.call(mode.from_tensor(weight), mode.from_tensor(ids)).shape == (2, 3, D)
+        assert self.call(weight.to("meta"), ids.to("meta")).is_meta
+
+    def test_a_subclass_sees_the_operations(self):
+        seen = []
+
+        class Watching(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                seen.append(function)
+                return super().__torch_function__(function, types, args, kwargs or {})
+
+        weight, ids = self.weight_and_ids()
+        assert torch.equal(
+            self.call(weight.as_subclass(Watching), ids).as_subclass(torch.Tensor), weight[ids] * 2
+        )
+        assert F.embedding in seen
+
+    def test_a_mode_that_watches_operations(self):
+        from torch.utils.flop_counter import FlopCounterMode
+
+        weight, ids = self.weight_and_ids()
+        with FlopCounterMode(display=False):
+            assert torch.equal(self.call(weight, ids), weight[ids] * 2)
+
+    def test_tracing_records_torch_s_operations(self, recwarn):
+        module = TokenEmbedding(V, D)
+        traced = torch.jit.trace(module, torch.tensor([[1, 2]]), check_trace=False)
+        assert torch.equal(traced(torch.tensor([[6, 0, 1]])), module(torch.tensor([[6, 0, 1]])))
+
+    @pytest.mark.parametrize(
+        "arrange", [lambda w: w.T.contiguous().T, lambda w: torch.stack([w, w])[:, 1:].flatten(0, 1)[: V - 1]]
+    )
+    def test_rows_that_do_not_follow_each_other(self, arrange):
+        weight, _ = self.weight_and_ids()
+        weight = arrange(weight)
+        ids = torch.tensor([[1, 5]])
+        assert torch.equal(self.call(weight, ids), weight[ids] * 2)
+
+    def test_a_table_made_in_inference_mode(self):
+        with torch.inference_mode():
+            weight = torch.randn(V, D)
+            assert self.call(weight, torch.tensor([1])).is_inference()
+        assert torch.equal(self.call(weight, torch.tensor([1])), weight[[1]] * 2)
+
+    def test_float8_is_torch_s_to_refuse_or_take(self):
+        weight = torch.ones(V, D).to(torch.float8_e4m3fn)
+        try:
+            expected = F.embedding(torch.tensor([1]), weight)
+        except (RuntimeError, NotImplementedError):
+            with pytest.raises((RuntimeError, NotImplementedError)):
+                TokenEmbedding.from_pretrained(weight)(torch.tensor([1]))
+        else:
+            found = TokenEmbedding.from_pretrained(weight)(torch.tensor([1]))
+            assert torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
+
+
+class TestDropout:
+    def test_the_mask_in_torch_is_the_kernel_s(self):
+        x = torch.rand(5, 7, 33) + 1
+        for seed in (0, 1, -1, 2**63 - 1, -(2**63)):
+            for p in (0.1, 0.5, 1.0):
+                assert torch.equal(plain.dropout(x, seed, p), ops.kernel_calls.dropout(x, seed, p))
+
+    def test_is_repeated_by_the_seed_and_differs_without(self):
+        x = torch.ones(50, 20, requires_grad=True)
+        torch.manual_seed(0)
+        one, two = ops.dropout(x, 0.3), ops.dropout(x, 0.3)
+        torch.manual_seed(0)
+        again = ops.dropout(x, 0.3)
+        assert torch.equal(one, again)
+        assert not torch.equal(one, two)
+        assert (one != 0).float().mean().item() == pytest.approx(0.7, abs=0.05)
+        (gradient,) = torch.autograd.grad(one.sum(), x)
+        assert torch.equal(gradient, one.detach())
+
+    def test_in_torch_only_and_compiled_too(self):
+        x = torch.ones(4, 5)
+        torch.manual_seed(0)
+        expected = ops.dropout(x, 0.5)
+        torch.manual_seed(0)
+        with torch_only():
+            assert torch.equal(ops.dropout(x, 0.5), expected)
+
+
+@pytest.mark.parametrize("bad", [[[0, 7, 1]], [[-1, 0, 0]], [[2**40, 0, 0]]])
+def test_a_bad_id_in_any_place_is_told_before_anything_is_read(bad):
+    rows, _ = make()
+    for k, name in enumerate(("token id", "position id", "segment id")):
+        wrong = list(rows)
+        wrong[k] = rows[k]._replace(ids=torch.tensor(bad).expand(2 if k != 1 else 1, 3))
+        with pytest.raises(TokenIdError, match=f"{name}s? (is|are) outside this table"):
+            ops.embed(wrong)
+
+
+def test_results_may_be_changed_in_place_and_share_no_memory():
+    for dtype in FLOATS:
+        module = TokenEmbedding(V, D, dtype=dtype)
+        one, two = module(torch.tensor([[1, 2]])), module(torch.tensor([[1, 2]]))
+        one += 1
+        one.sum().backward()
+        assert (module.weight.grad[1] == 1).all()
+        assert torch.equal(two, module.weight[torch.tensor([[1, 2]])])
+
+
+def test_big_results_live_as_long_as_anyone_holds_them():
+    module = TokenEmbedding(1000, 512, dtype=torch.bfloat16)
+    ids = torch.randint(0, 1000, (4, 600))
+    with torch.no_grad():
+        kept = module(ids)[1]
+        for _ in range(4):
+            module(torch.zeros_like(ids))
+        assert torch.equal(kept, module.weight[ids[1]])
+
+
+def test_changing_the_table_between_forward_and_backward_is_fine_for_a_sum_and_told_with_a_norm():
+    rows, norm = make()
+    out = ops.embed(rows, 2.0)
+    with torch.no_grad():
+        rows[0].table.mul_(2)
+    out.sum().backward()
+    out = ops.embed(rows, 2.0, norm)
+    with torch.no_grad():
+        rows[0].table.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_ids_changed_between_forward_and_backward_are_told():
+    module, ids = TokenEmbedding(V, D), torch.tensor([1, 2])
+    out = module(ids)
+    ids.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_torch_only_ends_with_its_block():
+    module, ids = TokenEmbedding(V, D), torch.tensor([1])
+    for error in (None, KeyError):
+        with contextlib.suppress(KeyError), torch_only():
+            assert "EmbeddingBackward" in module(ids).grad_fn.name()
+            with torch_only():
+                pass
+            assert "EmbeddingBackward" in module(ids).grad_fn.name()
+            if error:
+                raise error
+        assert module(ids).grad_fn.name() == "EmbedBackward"
+
+
+def test_a_deep_copy_and_a_checkpointed_block_get_the_same_gradients():
+    torch.manual_seed(0)
+    module = TokenEmbedding(V, D)
+    twin, ids = copy.deepcopy(module), torch.tensor([[1, 2, 2]])
+    module(ids).square().sum().backward()
+    torch.utils.checkpoint.checkpoint(lambda i: twin(i).square(), ids, use_reentrant=False).sum().backward()
+    assert torch.equal(twin.weight.grad, module.weight.grad)
