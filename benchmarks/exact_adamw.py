@@ -37,7 +37,7 @@ def _row(size: Size, effort: Effort) -> Row:
     }
     contenders["ours"](0), contenders["torch"](0)
     ids = made[0].ids
-    check_equal(rows_at(ids, ours.weight), rows_at(ids, eager.weight), "a step of AdamW")
+    check_equal(rows_at(ids, ours.weight), rows_at(ids, eager.weight), "a step of AdamW", strays=1e-3)
     times = in_turn(contenders, effort)
     used = distinct(made)
     return Row(

@@ -101,13 +101,21 @@ def training(
     return step_of
 
 
-def check_equal(ours: Tensor, theirs: Tensor, what: str, tolerance: float = 1e-5) -> None:
-    """A comparison of two speeds says nothing where the results differ."""
+def check_equal(
+    ours: Tensor, theirs: Tensor, what: str, tolerance: float = 1e-5, strays: float = 0.0
+) -> None:
+    """A comparison of two speeds says nothing where the results differ.
+
+    ``tolerance`` is a share of the largest number, ``strays`` the share of numbers that may miss it: Adam
+    divides a gradient by its size, so where a sum nearly cancels, rounding decides the step.
+    """
     ours, theirs = ours.detach(), theirs.detach()
-    largest, worst = float(theirs.abs().max()), float((ours - theirs).abs().max())
-    if not worst <= tolerance * largest:
+    apart, largest = (ours - theirs).abs(), float(theirs.abs().max())
+    missing = float((~(apart <= tolerance * largest)).float().mean())
+    if missing > strays:
         raise SystemExit(
-            f"{what}: ours and the peer's differ by {worst:.2e}, the largest number being {largest:.2e}"
+            f"{what}: {missing:.2%} of our numbers differ from the peer's, by up to "
+            f"{float(apart.max()):.2e} where {largest:.2e} is the largest"
         )
 
 

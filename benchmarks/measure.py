@@ -19,6 +19,9 @@ import numpy as np
 import torch
 
 THREADS = 2
+PAUSE = (
+    0.005  # seconds before each: OpenMP's threads spin on for a while, and would take the next one's cores
+)
 WARM = 3  # steps of each contender that are thrown away: compilation, first touches, optimizer states
 
 
@@ -163,6 +166,7 @@ def in_turn(
             for name in order if step % 2 == 0 else reversed(order):
                 if name in before:
                     before[name](step + WARM)
+                time.sleep(PAUSE)
                 milliseconds = _timed(contenders[name], step + WARM, device)
                 if step >= 0:
                     times[name].append(milliseconds)
