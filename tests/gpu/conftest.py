@@ -1,7 +1,7 @@
 """The layer on a GPU, where no kernel of ours runs, against the NumPy truth or the CPU.
 
-make test-gpu                                          # where there is CUDA; elsewhere all of it is skipped
-TOKENSPACE_TEST_DEVICE=cpu pytest tests/gpu            # the same tests on a CPU: what tests/test_gpu_set.py runs
+make test-gpu                                  # where there is CUDA; elsewhere all of it is skipped
+TOKENSPACE_TEST_DEVICE=cpu pytest tests/gpu    # the same on a CPU, so that the tests are known to run
 """
 
 import contextlib
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from tokenspace.nn.ops import torch_only
 
 DEVICE = os.environ.get("TOKENSPACE_TEST_DEVICE", "cuda")
 
@@ -25,10 +27,11 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def device() -> str:
-    """Where the modules live: "cuda", or what TOKENSPACE_TEST_DEVICE says."""
+def device():
+    """Where the modules live: "cuda", or what TOKENSPACE_TEST_DEVICE says. On a CPU, kernels are off too."""
     torch.manual_seed(0)
-    return DEVICE
+    with contextlib.nullcontext() if DEVICE == "cuda" else torch_only():
+        yield DEVICE
 
 
 @pytest.fixture
