@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-_ROOMS = ("checkpoint", "formats", "geometry", "initializers", "models", "nn", "plots", "reference", "train")
+_ROOMS = (
+    "checkpoint",
+    "formats",
+    "geometry",
+    "initializers",
+    "models",
+    "nn",
+    "optim",
+    "plots",
+    "reference",
+    "train",
+)
 _NAMES = {
     "Table": "tokenspace.table",
     "Tokenizer": "tokenspace.tokenizer",
@@ -29,7 +40,18 @@ _NAMES = {
 __all__ = ["__version__", *_NAMES, *_ROOMS]
 
 if TYPE_CHECKING:
-    from tokenspace import checkpoint, formats, geometry, initializers, models, nn, plots, reference, train
+    from tokenspace import (
+        checkpoint,
+        formats,
+        geometry,
+        initializers,
+        models,
+        nn,
+        optim,
+        plots,
+        reference,
+        train,
+    )
     from tokenspace.errors import (
         CheckpointError,
         CorpusError,

@@ -1,4 +1,4 @@
-"""Rows brought up to date are where torch's dense AdamW in float64 has them, whoever asks and whatever stops it."""
+"""Rows brought up to date are where torch's dense AdamW in float64 has them, each of them once."""
 
 import math
 

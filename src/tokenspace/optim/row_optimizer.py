@@ -1,0 +1,197 @@
+"""What the optimizers of this room share: a ``torch.optim.Optimizer`` that takes gradients row by row."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from tokenspace.errors import ShapeError
+from tokenspace.initializers import real
+from tokenspace.optim.gradients import row_gradient, wide
+from tokenspace.optim.touched import Touched
+
+State = dict[str, Any]
+
+
+class DenseGradientWarning(UserWarning):
+    """A table under an optimizer for row-sparse gradients gets dense ones: each step costs all its rows."""
+
+
+class RowOptimizer(Optimizer):
+    """Row-sparse gradients update their rows, dense ones the whole parameter; no step costs more than that.
+
+    A subclass says which settings a group may have (`settings_of`), and what a step does (`update`). All
+    gradients are looked at before any parameter is changed, so an error leaves everything as it was.
+    """
+
+    state_by_row = False
+    """Whether the state has one number a row, not one for each of the parameter's."""
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self._said: set[int] = set()  # ids of parameters that a warning has named
+        self._row_sparse: set[int] = set()  # ids of parameters that had a row-sparse gradient
+        super().__init__(params, defaults)
+
+    def settings_of(self, group: dict[str, Any]) -> Any:
+        """The group's settings as numbers, or ``ShapeError``. Schedules change them: asked at each step."""
+        raise NotImplementedError
+
+    def update(self, touched: Touched, settings: Any) -> None:
+        """One step for the rows of one parameter."""
+        raise NotImplementedError
+
+    def fitting_state(self, weight: Tensor) -> State:
+        """The parameter's state, on its device and in the type that kernels take."""
+        state = self.state[weight]
+        for name, value in state.items():
+            if name != "step" and isinstance(value, Tensor):
+                state[name] = value.to(weight.device, wide(weight.dtype)).contiguous()
+        return state
+
+    def check(self, touched: Touched, settings: Any) -> None:
+        """Refuse what `update` can't do; nothing has been changed yet."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient; with a closure, call it first and return its loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._step()
+        return loss
+
+    @torch._disable_dynamo
+    def _step(self) -> None:
+        plans = []
+        for group in self.param_groups:
+            settings = self.settings_of(group)
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                touched = _touched(weight)
+                self._check_state(weight)
+                self.check(touched, settings)
+                plans.append((touched, settings))
+        self._say_what_is_dense([touched for touched, _ in plans])
+        for touched, settings in plans:
+            if touched.weight.numel():
+                self.update(touched, settings)
+
+    def _check_state(self, weight: Tensor) -> None:
+        shape = weight.shape[:1] if self.state_by_row else weight.shape
+        for name, value in self.state.get(weight, {}).items():
+            if name != "step" and isinstance(value, Tensor) and value.shape != shape:
+                raise ShapeError(
+                    f"the state {name!r} of a parameter {tuple(weight.shape)} is {tuple(value.shape)}; it "
+                    f"should be {tuple(shape)}. Is it another model's, or has the parameter grown?"
+                )
+
+    def _say_what_is_dense(self, step: list[Touched]) -> None:
+        sparse = {id(touched.weight) for touched in step if touched.ids is not None}
+        self._row_sparse |= sparse
+        dense = [t.weight for t in step if t.ids is None and t.weight.ndim > 1]
+        tables = [weight for weight in dense if id(weight) in self._row_sparse]
+        if dense and not self._row_sparse and not self._said:
+            tables = [max(dense, key=len)]  # nothing is row-sparse: the one with the most rows is meant
+        for weight in tables:
+            if id(weight) not in self._said:
+                self._said.add(id(weight))
+                shape = " × ".join(f"{n:,}" for n in weight.shape)
+                warnings.warn(
+                    f"the gradient of the {shape} table is dense: a tied head makes it so, or an embedding "
+                    f"without sparse=True. {type(self).__name__} now updates all its rows at each step",
+                    DenseGradientWarning,
+                    stacklevel=5,
+                )
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        try:
+            self.settings_of(self.param_groups[-1])
+            for weight in self.param_groups[-1]["params"]:
+                if not weight.is_floating_point() or weight.layout != torch.strided:
+                    raise ShapeError(
+                        f"{type(self).__name__} trains dense tensors of floats (their gradients may be "
+                        f"row-sparse); found {weight.dtype}, {weight.layout}"
+                    )
+        except ShapeError:
+            self.param_groups.pop()
+            raise
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state: this class's own, or that of the torch optimizer which it corresponds to.
+
+        The numbers are copied, and stay as precise as they are here: float32 at least. Settings that the
+        state's optimizer doesn't have keep their values.
+        """
+        own = [dict(group) for group in self.param_groups]
+        self._check_loaded(state_dict)
+        super().load_state_dict(state_dict)
+        for group, before in zip(self.param_groups, own, strict=True):
+            for name, value in before.items():
+                group.setdefault(name, value)
+        saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        weights = chain.from_iterable(group["params"] for group in self.param_groups)
+        for number, weight in zip(saved, weights, strict=True):
+            for name, value in state_dict["state"].get(number, {}).items():
+                self.state[weight][name] = _copied(value, name, weight)
+
+    def _check_loaded(self, state_dict: dict[str, Any]) -> None:
+        """Refuse a state with options that this optimizer does not know, before anything has changed."""
+        for group in state_dict["param_groups"]:
+            used = [name for name in ("amsgrad", "maximize", "momentum", "nesterov") if group.get(name)]
+            if used:
+                raise ShapeError(
+                    f"this state was made with {used[0]}={group[used[0]]!r}, which {type(self).__name__} "
+                    "does not have; load it into the optimizer that made it"
+                )
+            self.settings_of({**self.defaults, **group})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.setdefault("_said", set())
+        self.__dict__.setdefault("_row_sparse", set())
+        super().__setstate__(state)  # deepcopy, unpickling, and the loading of a state
+
+
+def _touched(weight: Tensor) -> Touched:
+    gradient = weight.grad
+    assert gradient is not None
+    if gradient.layout == torch.strided:
+        return Touched.by(weight, gradient)
+    return Touched.by(weight, row_gradient(gradient))
+
+
+def _copied(value: Any, name: str, weight: Tensor) -> Any:
+    if name == "step":
+        return torch.tensor(float(value))
+    if isinstance(value, Tensor):
+        return value.detach().to(weight.device, wide(weight.dtype), copy=True)
+    return value
+
+
+def setting(group: dict[str, Any], name: str, *, positive: bool = False) -> float:
+    """A group's setting, a number or a tensor of one, as a float; ``ShapeError`` unless it is 0 or more."""
+    value = group[name]
+    number = real(name, value.item() if isinstance(value, Tensor) and value.numel() == 1 else value)
+    if number < 0 or (positive and number == 0):
+        raise ShapeError(f"{name} must be {'more than 0' if positive else '0 or more'}; found {value!r}")
+    return number
+
+
+def steps_taken(state: State) -> int:
+    """One step more: the number of this one, 1 for the first. Kept as torch keeps it."""
+    state["step"] = state.get("step", torch.tensor(0.0)) + 1
+    return int(state["step"])
+
+
+def zeros_for(weight: Tensor, *, by_row: bool = False) -> Tensor:
+    """A state of the parameter's shape, or of one number a row; memory that no row touches costs nothing."""
+    shape = weight.shape[:1] if by_row else weight.shape
+    return torch.zeros(shape, dtype=wide(weight.dtype), device=weight.device)
