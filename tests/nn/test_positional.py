@@ -10,6 +10,7 @@ from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.nn import (
     LearnedPositionalEmbedding,
     SinusoidalPositionalEncoding,
+    TokenEmbedding,
     TransformerInput,
     positional,
     positions_from_mask,
@@ -188,3 +189,46 @@ def test_the_length_is_that_of_the_rows_that_are_there():
     table.weight = torch.nn.Parameter(torch.ones(6, 2))
     assert table.usable_length == 6
     assert table.position_ids((1, 6)).shape == (1, 6)
+
+
+class TestSinusoidalRows:
+    def test_are_kept_and_grow_as_they_are_needed(self):
+        encoding = SinusoidalPositionalEncoding(6)
+        twin = SinusoidalPositionalEncoding(6, max_positions=4000)
+        for positions in (
+            torch.arange(3),
+            torch.arange(5),
+            torch.tensor([7]),
+            torch.tensor([2000]),
+            torch.arange(100),
+            torch.tensor([[3, 1]]),
+        ):
+            assert torch.equal(encoding(positions), twin(positions))
+        assert len(encoding._kept[0]) == 100  # what lay far out was computed alone
+        assert not list(encoding.state_dict())
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda e: e.to(torch.float64),
+            lambda e: e.to(torch.bfloat16),
+            copy.deepcopy,
+            lambda e: (setattr(e, "base", 100.0), e)[1],
+            lambda e: (setattr(e, "layout", "halves"), e)[1],
+        ],
+    )
+    def test_are_those_of_the_settings_there_are(self, change):
+        encoding = SinusoidalPositionalEncoding(6)
+        encoding(torch.arange(9))
+        encoding = change(encoding)
+        fresh = SinusoidalPositionalEncoding(
+            6, layout=encoding.layout, base=encoding.base, dtype=encoding.rows.dtype
+        )
+        assert torch.equal(encoding(torch.arange(4)), fresh(torch.arange(4)))
+
+    def test_kept_in_inference_they_serve_training(self):
+        layer = TransformerInput(TokenEmbedding(5, 6), SinusoidalPositionalEncoding(6))
+        with torch.inference_mode():
+            layer(torch.tensor([[1, 2]]))
+        layer(torch.tensor([[1, 2]])).sum().backward()
+        assert layer.token.weight.grad is not None

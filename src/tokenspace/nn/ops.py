@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from tokenspace.nn import kernel_calls, pending_rows, plain
 from tokenspace.nn.kernel_calls import How, Left
@@ -142,7 +143,10 @@ def embed(
     number = int(draw_seed()) if p else 0
     if out is None and torch.is_grad_enabled() and _any_requires_grad(gamma, beta, *tables):
         return Embed.apply(how, number, len(tables), gamma, beta, *tables, *ids)
-    return kernel_calls.forward(tables, ids, gamma, beta, number, how, out)[0]
+    made = kernel_calls.forward(tables, ids, gamma, beta, number, how, out)[0]
+    if out is not None and not out.is_inference():
+        torch.autograd.graph.increment_version(out)  # autograd doesn't see what is written through NumPy
+    return made
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -181,7 +185,12 @@ def catch_up(weight: Tensor) -> None:
         return
     while torch._C._functorch.is_functorch_wrapped_tensor(weight):
         weight = torch._C._functorch.get_unwrapped(weight)
-    if weight.is_cpu and type(weight) in _PLAIN:
+    if not weight.is_cpu or type(weight) not in _PLAIN:
+        return
+    if _is_watched(False):  # the steps are no part of what is transformed or watched
+        with temporarily_clear_interpreter_stack(), _disable_current_modes():
+            pending_rows.read(weight)
+    else:
         pending_rows.read(weight)
 
 
