@@ -17,10 +17,7 @@ import numpy as np
 from tokenspace.kernels import memory
 from tokenspace.kernels.compiled import kernel
 from tokenspace.kernels.half import bits, computed_in, narrow, rounded, widen
-from tokenspace.kernels.threads import share
-
-_PIECES = 16
-_ALONE = 1 << 15  # numbers that one thread does sooner than it could wake another
+from tokenspace.kernels.threads import cut, share_ranges
 
 
 class Dropout(NamedTuple):
@@ -42,10 +39,8 @@ def dropout(x: np.ndarray, drop: Dropout, *, out: np.ndarray | None = None, thre
     """
     out = memory.empty(x.shape, x.dtype) if out is None else out
     seed, threshold, factor = settings(drop, computed_in(x))
-    pieces = 1 if x.size <= _ALONE else _PIECES
-    cuts = np.linspace(0, len(x), pieces + 1).astype(np.int64)
     arguments = (bits(x), seed, threshold, factor, bits(out))
-    share(lambda _, k: _drop(cuts[k], cuts[k + 1], *arguments), pieces, threads)
+    share_ranges(lambda start, stop: _drop(start, stop, *arguments), cut(len(x), x.size), threads)
     return out
 
 

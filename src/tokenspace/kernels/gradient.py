@@ -20,13 +20,10 @@ import numpy as np
 from tokenspace.kernels import memory
 from tokenspace.kernels.compiled import kernel
 from tokenspace.kernels.half import bits, narrow, widen
-from tokenspace.kernels.threads import share
+from tokenspace.kernels.threads import cut, share_ranges
 
 CHUNK = 256
 """Rows that are added in one go, by one thread."""
-
-_PIECES = 16  # of each sum, handed to whichever thread is free
-_ALONE = 1 << 15  # numbers that one thread adds sooner than it could wake another
 
 
 class Groups(NamedTuple):
@@ -84,10 +81,9 @@ def segment_sum(
     first, target = _chunks(groups.starts, CHUNK)
     shared = int(-target.min(initial=0))  # chunks whose group has others
     partial = memory.empty((shared, d.shape[1]), sums_in)
-    pieces = 1 if d.size <= _ALONE else _PIECES
-    cuts = np.searchsorted(first, np.linspace(0, len(groups.order), pieces + 1).astype(np.int64))
+    cuts = np.searchsorted(first, cut(len(groups.order), d.size)).tolist()
     arguments = (bits(d), groups.order, first, target, rows, sums_in(scale), bits(out), partial)
-    share(lambda _, k: _sum_chunks(cuts[k], cuts[k + 1], *arguments), pieces, threads)
+    share_ranges(lambda start, stop: _sum_chunks(start, stop, *arguments), cuts, threads)
     if shared:
         _sum_partial(groups.starts, first, target, rows, sums_in(scale), bits(out), partial)
     return out
@@ -121,7 +117,8 @@ def _sort(ids, padding, keys, order):
             digit = (keys[n] >> shift) & (digits - 1)
             other_keys[place[digit]], other_order[place[digit]] = keys[n], order[n]
             place[digit] += 1
-        keys[:used], order[:used] = other_keys, other_order
+        for n in range(used):
+            keys[n], order[n] = other_keys[n], other_order[n]
         shift += digit_bits
     return used
 
@@ -136,7 +133,7 @@ def _boundaries(keys):
             distinct[found], starts[found] = keys[n], n
             found += 1
     starts[found] = keys.shape[0]
-    return distinct[:found].copy(), starts[: found + 1].copy()
+    return distinct[:found], starts[: found + 1]
 
 
 @kernel
@@ -210,7 +207,8 @@ def _sum_partial(starts, first, target, rows, scale, out, partial):
             continue
         while starts[u + 1] <= first[chunk]:
             u += 1
-        total[:] = 0
+        for z in range(partial.shape[1]):
+            total[z] = 0
         while chunk < target.shape[0] and first[chunk] < starts[u + 1]:
             for z in range(partial.shape[1]):
                 total[z] += partial[-1 - target[chunk], z]

@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding
+import ml_dtypes
 import numpy as np
 from llvmlite import ir
 from numba import extending, types
@@ -30,6 +31,10 @@ from numba.extending import overload
 
 from tokenspace.kernels.compiled import kernel
 
+_BITS: dict[np.dtype, type[np.integer]] = {
+    np.dtype(np.float16): np.int16,
+    np.dtype(ml_dtypes.bfloat16): np.uint16,
+}
 _SIGN, _INFINITY = np.uint32(0x80000000), np.uint32(0x7F800000)
 
 _intrinsic: Any = extending.intrinsic  # its types know the definition, not the call
@@ -47,11 +52,8 @@ def bits(array: np.ndarray) -> np.ndarray:
     >>> bits(np.array([1.0, -2.0], ml_dtypes.bfloat16)), bits(np.array([1.0], np.float16)).dtype
     (array([16256, 49152], dtype=uint16), dtype('int16'))
     """
-    if array.dtype == np.float16:
-        return array.view(np.int16)
-    if array.dtype.name == "bfloat16":
-        return array.view(np.uint16)
-    return array
+    short = _BITS.get(array.dtype)
+    return array if short is None else array.view(short)
 
 
 def computed_in(array: np.ndarray) -> type[np.floating]:

@@ -27,8 +27,6 @@ from tokenspace.kernels.dropout import Dropout, is_kept, row_keys, settings
 from tokenspace.kernels.gradient import adds_in, group, segment_sum
 from tokenspace.kernels.half import bits, computed_in, narrow, widen
 from tokenspace.kernels.lookup import (
-    ALONE,
-    PIECES,
     STREAMED,
     Added,
     Norm,
@@ -36,7 +34,7 @@ from tokenspace.kernels.lookup import (
     sum_row,
     summing,
 )
-from tokenspace.kernels.threads import share
+from tokenspace.kernels.threads import cut, share
 
 _FEW = 16  # rows of a table whose gradient is added up during the pass
 
@@ -92,16 +90,16 @@ def input_gradient(
     else:
         gamma, _, eps = norm_parameters(norm, weight)
     seed, threshold, factor = settings(dropout or Dropout(0.0, 0), wide)
-    parameters = np.zeros((plan.pieces, 2, width if norm else 0), sums_in)
+    cuts, pieces = plan.cuts, len(plan.cuts) - 1
+    parameters = np.zeros((pieces, 2, width if norm else 0), sums_in)
     streamed = dx is not d_out and dx.nbytes >= STREAMED and vector.can_stream(dx)
-    cuts = np.linspace(0, plan.period, plan.pieces + 1).astype(np.int64)
     arguments = (
         plan.period, summing(weight, ids, scale, added), gamma, eps, mean, rstd, seed, threshold, factor,
         streamed, dx is not d_out, plan.few_ids, bits(d_out), bits(dx),
     )  # fmt: skip
     share(
         lambda _, k: _through(cuts[k], cuts[k + 1], *arguments, plan.by_position, plan.few[k], parameters[k]),
-        plan.pieces,
+        pieces,
         threads,
     )
     tables = _added(plan, dx, added, needed, threads)
@@ -115,7 +113,7 @@ class _Plan(NamedTuple):
     """Where each added table's gradient is summed, and the memory for what is summed during the pass."""
 
     period: int  # positions whose rows follow each other: the M of the tables that the texts share
-    pieces: int
+    cuts: list[int]  # of the period, into pieces that may each have a thread
     by_position: np.ndarray  # (period, D), or (0, D) if no table needs it
     few_ids: np.ndarray  # (F, N): rows of ``few``, for the F tables of few rows
     few: np.ndarray  # (pieces, rows of all F tables, D)
@@ -129,7 +127,7 @@ class _Plan(NamedTuple):
 def _planned(d_out: np.ndarray, ids: np.ndarray, added: Added, needed: Sequence[bool]) -> _Plan:
     n, width = d_out.shape
     period = min((len(own) for _, own in added), default=n)
-    pieces = 1 if d_out.size <= ALONE else PIECES
+    cuts = cut(period, d_out.size)
     shared = any(wanted and len(own) == period < n for (_, own), wanted in zip(added, needed, strict=True))
     first_rows: dict[int, int] = {}
     rows = 0
@@ -143,10 +141,10 @@ def _planned(d_out: np.ndarray, ids: np.ndarray, added: Added, needed: Sequence[
     sums_in = adds_in(d_out)
     return _Plan(
         period,
-        pieces,
+        cuts,
         memory.empty((period if shared else 0, width), sums_in),
         few_ids,
-        np.zeros((pieces, rows, width), sums_in),
+        np.zeros((len(cuts) - 1, rows, width), sums_in),
         first_rows,
     )
 
@@ -191,8 +189,8 @@ def _through(
     scratch, y = np.empty((1, width), gamma.dtype), np.empty(width, gamma.dtype)
     d = scratch[0]
     for first in range(start, stop):
-        if by_position.shape[0] > 0:
-            by_position[first, :] = 0
+        for z in range(width if by_position.shape[0] > 0 else 0):
+            by_position[first, z] = 0
         for n in range(first, d_out.shape[0], period):
             if n + period < d_out.shape[0]:
                 vector.prefetch_row(d_out, n + period)

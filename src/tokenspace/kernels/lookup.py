@@ -20,13 +20,11 @@ from tokenspace.kernels import memory, vector
 from tokenspace.kernels.compiled import kernel
 from tokenspace.kernels.dropout import Dropout, drop_row, settings
 from tokenspace.kernels.half import bits, computed_in, narrow, rounded, widen
-from tokenspace.kernels.threads import share
+from tokenspace.kernels.threads import cut, share_ranges
 
 Added = Sequence[tuple[np.ndarray, np.ndarray]]
 """Tables (R, D) with ids (M,) each: row n of the input takes row ids[n % M]; M divides N."""
 
-PIECES = 32
-ALONE = 1 << 15  # numbers that one thread does sooner than it could wake another
 STREAMED = 1 << 24  # bytes of an output that is past most caches anyway: it is written around them
 
 
@@ -91,11 +89,9 @@ def embed(
         gamma, beta, eps = norm_parameters(norm, weight)
     seed, threshold, factor = settings(dropout or Dropout(0.0, 0), wide)
     streamed = out.nbytes >= STREAMED and vector.can_stream(out)
-    pieces = 1 if out.size <= ALONE else PIECES
     period = min((len(own) for own in sums.table_ids), default=len(ids))
-    cuts = np.linspace(0, period, pieces + 1).astype(np.int64)
     arguments = (period, sums, gamma, beta, eps, mean, rstd, seed, threshold, factor, streamed, bits(out))
-    share(lambda _, k: _embed(cuts[k], cuts[k + 1], *arguments), pieces, threads)
+    share_ranges(lambda start, stop: _embed(start, stop, *arguments), cut(period, out.size), threads)
     return Embedded(out, None, None) if norm is None else Embedded(out, mean, rstd)
 
 

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 from tokenspace.errors import ShapeError
 
-Body = Callable[[int, int], None]
+Body = Callable[[int, int], object]
 
 
 def available() -> int:
@@ -60,6 +60,28 @@ def share(body: Body, pieces: int, threads: int) -> None:
         job.finish()
     if job.error is not None:
         raise job.error
+
+
+def share_ranges(body: Body, cuts: list[int], threads: int) -> None:
+    """Call ``body(start, stop)`` once for each range between two ``cuts``, on up to ``threads`` threads."""
+    if len(cuts) == 2:
+        body(*cuts)
+    else:
+        share(lambda _, k: body(cuts[k], cuts[k + 1]), len(cuts) - 1, threads)
+
+
+def cut(count: int, numbers: int) -> list[int]:
+    """Cut ``count`` things that hold ``numbers`` numbers in all into ranges of work, equal but for rounding.
+
+    The cuts depend on nothing else, least of all on the number of threads: sums over a range have the same
+    bits on any machine. A range has at least some 30,000 numbers, which take longer than waking a thread; and
+    there are at most 64, which keep as many threads busy.
+
+    >>> cut(8, 1_000), cut(8, 100_000)
+    ([0, 8], [0, 2, 5, 8])
+    """
+    pieces = max(1, min(64, count, numbers >> 15))
+    return [count * k // pieces for k in range(pieces + 1)]
 
 
 class _Job:
