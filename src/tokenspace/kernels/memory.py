@@ -102,8 +102,9 @@ def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike, threads: int = 1) -> np.
 
 @kernel
 def _clear(start, stop, everything):
-    for i in range(start, stop):
-        everything[i] = 0
+    part = everything[start:stop]  # counted from 0, the loop is compiled to one call of memset
+    for i in range(part.shape[0]):
+        part[i] = 0
 
 
 def empty_cache() -> None:
