@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,13 @@ def test_it_stops_when_the_time_is_up_but_not_before_the_least(benchmarks):
     steps = []
     measure.in_turn({"a": steps.append}, measure.Effort(steps=50, least=4, seconds=0.0))
     assert len(steps) == measure.WARM + 4
+
+
+def test_the_first_steps_are_not_counted(benchmarks):
+    measure = benchmarks("measure")
+    wait = {"a": lambda step: time.sleep(0.1 if step < measure.WARM else 0.0)}
+    low, middle, high = measure.in_turn(wait, measure.Effort(steps=5, least=5))["a"]
+    assert low <= middle <= high < 50.0  # milliseconds
 
 
 def test_ids_are_zipfs_and_others_each_step(benchmarks):
