@@ -45,8 +45,8 @@ class Left(NamedTuple):
     gamma: Tensor | None
     beta: Tensor | None
     seed: Any
-    mean: Tensor
-    rstd: Tensor
+    mean: Tensor | None
+    rstd: Tensor | None
     rows: Sequence[int]
 
 
@@ -58,11 +58,11 @@ def forward(
     seed: int,
     how: How,
     out: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The input (\\*axes, D), and LayerNorm's mean and 1 / standard deviation (N,); empty if it has none."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The input (\\*axes, D), and the mean and 1 / standard deviation (N,) of a LayerNorm."""
     # Every id is checked before any row is read or brought up to date.
     indices = [
-        checked_indices(own, len(table), name)
+        checked_indices(own, table.shape[0], name)
         for table, own, name in zip(tables, ids, how.names, strict=True)
     ]
     for table, own in zip(tables, ids, strict=True):
@@ -80,12 +80,10 @@ def forward(
         out=whole.reshape(-1, shape[-1]),
         threads=torch.get_num_threads(),
     )
-    wide = torch.float64 if tables[0].dtype == torch.float64 else torch.float32
-    mean, rstd = (
-        torch.empty(0, dtype=wide, device="cpu") if each is None else torch.from_numpy(each)
-        for each in (made.mean, made.rstd)
-    )
-    return (tensor_over(whole) if out is None else out), mean, rstd
+    made_out = tensor_over(whole) if out is None else out
+    if made.mean is None or made.rstd is None:
+        return made_out, None, None
+    return made_out, torch.from_numpy(made.mean), torch.from_numpy(made.rstd)
 
 
 def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> list[Tensor | None]:
@@ -99,23 +97,10 @@ def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> lis
     if not d.size:
         return _no_gradients(d, how, left.rows, needs)
     indices = [checked_indices(own, 0, "") for own in left.ids]
-    if left.tables:
-        arrays = [array_over(table) for table in left.tables]
-    else:  # of added ones the shape counts; memory that nobody touches costs nothing
-        arrays = [np.empty((n, d.shape[1]), d.dtype) for n in (1, *left.rows[1:])]
-    made = input_gradient.input_gradient(
-        d,
-        arrays[0],
-        indices[0],
-        how.scale,
-        list(zip(arrays[1:], indices[1:], strict=True)),
-        _norm(left.gamma, left.beta, how),
-        Dropout(how.p, left.seed) if how.p else None,
-        left.mean.numpy() if how.eps is not None else None,
-        left.rstd.numpy() if how.eps is not None else None,
-        needed=needs[3:],
-        threads=threads,
-    )
+    if how.eps is None and not how.p and not any(needs[3:]):
+        made = input_gradient.InputGradient(d, [None] * (len(indices) - 1), None, None)
+    else:
+        made = _input_gradient(d, indices, left, how, needs, threads)
     token = _token_gradient(made.dx, indices[0], how, left.rows[0], threads) if needs[2] else None
     for table, padding in zip(made.added, how.padding[1:], strict=True):
         if table is not None and padding >= 0:
@@ -128,13 +113,35 @@ def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> lis
     ]
 
 
+def _input_gradient(
+    d: Array, indices: Sequence[Array], left: Left, how: How, needs: Sequence[bool], threads: int
+) -> input_gradient.InputGradient:
+    if left.tables:
+        arrays = [array_over(table) for table in left.tables]
+    else:  # of added ones the shape counts; memory that nobody touches costs nothing
+        arrays = [np.empty((n, d.shape[1]), d.dtype) for n in (1, *left.rows[1:])]
+    return input_gradient.input_gradient(
+        d,
+        arrays[0],
+        indices[0],
+        how.scale,
+        list(zip(arrays[1:], indices[1:], strict=True)),
+        _norm(left.gamma, left.beta, how),
+        Dropout(how.p, left.seed) if how.p else None,
+        None if left.mean is None or how.eps is None else left.mean.numpy(),
+        None if left.rstd is None or how.eps is None else left.rstd.numpy(),
+        needed=needs[3:],
+        threads=threads,
+    )
+
+
 def _token_gradient(dx: Array, ids: Array, how: How, rows: int, threads: int) -> Tensor:
     groups = gradient.group(ids, how.padding[0] if how.padding[0] >= 0 else None)
     scale = 1.0 if how.scale is None else how.scale
     if how.sparse:
         values = gradient.segment_sum(dx, groups, scale=scale, threads=threads)
         return row_sparse(torch.from_numpy(groups.ids), tensor_over(values), rows)
-    dense = memory.zeros((rows, dx.shape[1]), dx.dtype)
+    dense = memory.zeros((rows, dx.shape[1]), dx.dtype, threads)
     return tensor_over(
         gradient.segment_sum(dx, groups, scale=scale, out=dense, rows=groups.ids, threads=threads)
     )

@@ -204,7 +204,7 @@ class Embed(torch.autograd.Function):
         out, ctx.mean, ctx.rstd = kernel_calls.forward(tables, ids, gamma, beta, seed, how)
         # LayerNorm's backward computes its input again. A sum's needs no table, which may change meanwhile.
         ctx.save_for_backward(*ids, *((gamma, beta, *tables) if how.eps is not None else ()))
-        ctx.how, ctx.seed, ctx.rows = how, seed, [len(table) for table in tables]
+        ctx.how, ctx.seed, ctx.rows = how, seed, [table.shape[0] for table in tables]
         return out
 
     @staticmethod
@@ -271,7 +271,11 @@ _HOW = "float? scale, float? eps, float p, int[] padding"
     f"{_HOW}, str[] names, bool sparse) -> (Tensor, Tensor, Tensor)",
 )
 def _embed(tables, ids, gamma, beta, seed, *how):
-    return kernel_calls.forward(tables, ids, gamma, beta, 0 if seed is None else int(seed), How(*how))
+    number = 0 if seed is None else int(seed)
+    out, mean, rstd = kernel_calls.forward(tables, ids, gamma, beta, number, How(*how))
+    wide = torch.float64 if tables[0].dtype == torch.float64 else torch.float32
+    moments = (torch.empty(0, dtype=wide, device="cpu") if each is None else each for each in (mean, rstd))
+    return out, *moments
 
 
 @_embed.register_fake
@@ -287,7 +291,7 @@ def _(tables, ids, gamma, beta, seed, *how):
     "tokenspace::embed_gradients",
     mutates_args=(),
     schema="(Tensor d_out, Tensor[] tables, Tensor[] ids, Tensor? gamma, Tensor? beta, Tensor? seed, "
-    f"Tensor mean, Tensor rstd, SymInt[] rows, {_HOW}, bool sparse, bool[] needs) -> Tensor[]",
+    f"Tensor? mean, Tensor? rstd, SymInt[] rows, {_HOW}, bool sparse, bool[] needs) -> Tensor[]",
 )
 def _embed_gradients(d_out, *rest):
     """The gradients that are needed; of a row-sparse one its values here, and its rows at the end."""

@@ -273,7 +273,7 @@ class LearnedPositionalEmbedding(TokenEmbedding):
         if self.padding_idx is not None and attention_mask is not None:
             ids = positions_from_mask(attention_mask, self.padding_idx, start)
         else:
-            ids = _counts(shape, start, device) + self.offset
+            ids = _counts(shape, start, device, self.offset)
         if isinstance(start, Tensor) or start + shape[1] > self.usable_length:
             depends = isinstance(start, Tensor) or (
                 self.padding_idx is not None and attention_mask is not None
@@ -305,7 +305,7 @@ def checked_start(start: Start, batch: int) -> int | Tensor:
                 f"start is one count, or one for each of {batch:,} texts; found shape {tuple(start.shape)}"
             )
         return check_ids(start, ANY_COUNT, "start").reshape(-1, 1)
-    if not torch.compiler.is_compiling():
+    if type(start) is not int and not torch.compiler.is_compiling():
         return whole("start", start, 0)
     if start < 0:
         raise ShapeError(f"start must be an integer, 0 or more; found {start}")
@@ -327,9 +327,12 @@ def checked_mask(attention_mask: Tensor) -> Tensor:
     return check_ids(attention_mask, 2, "attention mask value") == 1
 
 
-def _counts(shape: tuple[int, int], start: Start, device: torch.device | None) -> Tensor:
+def _counts(shape: tuple[int, int], start: Start, device: torch.device | None, offset: int = 0) -> Tensor:
     batch, length = shape
-    return checked_start(start, batch) + torch.arange(length, device=device).unsqueeze(0)
+    first = checked_start(start, batch) + offset
+    if isinstance(first, Tensor):
+        return first + torch.arange(length, device=device).unsqueeze(0)
+    return torch.arange(first, first + length, device=device).unsqueeze(0)
 
 
 def _check_layout(layout: str) -> None:
