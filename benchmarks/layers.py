@@ -101,6 +101,20 @@ def training(
     return step_of
 
 
+@torch.no_grad()
+def settle(*optimizers: torch.optim.Optimizer) -> None:
+    """Write every page of what the optimizers keep, after a first step has made it.
+
+    torch writes it all in that step. Ours is written where a row is first used, so that the system would be
+    handing out fresh pages all through the measured steps, which a training run is past after a while.
+    """
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor) and value.numel() > 1:
+                    value.add_(0.0)
+
+
 def check_equal(
     ours: Tensor, theirs: Tensor, what: str, tolerance: float = 1e-5, strays: float = 0.0
 ) -> None:

@@ -49,7 +49,7 @@ class Effort:
     sizes: tuple[Size, ...] = SIZES
     steps: int = 25
     least: int = 5
-    seconds: float = 8.0
+    seconds: float = 6.0
     quick: bool = False
     device: str = "cpu"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import torch
 
-from layers import check_equal, our_token, rows_at, training
+from layers import check_equal, our_token, rows_at, settle, training
 from measure import Batch, Effort, Row, Size, batches, copy_speed, copying, distinct, in_turn, upstream
 from report import main
 from tokenspace.nn import TokenEmbedding
@@ -43,6 +43,7 @@ def _row(size: Size, effort: Effort) -> Row:
     contenders["ours"](0), contenders["fbgemm"](0)
     ids = made[0].ids
     check_equal(rows_at(ids, ours.weight), rows_at(ids, table), "a step of row-wise Adagrad")
+    settle(optimizer)
     times = in_turn(contenders, effort)
     used, positions = distinct(made), size.B * size.T
     return Row(

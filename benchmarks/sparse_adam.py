@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from layers import check_equal, eager_token, our_token, rows_at, training
+from layers import check_equal, eager_token, our_token, rows_at, settle, training
 from measure import Effort, Row, Size, batches, copy_speed, copying, distinct, in_turn, upstream
 from report import main
 from tokenspace.optim import SparseAdamW
@@ -38,6 +38,7 @@ def _row(size: Size, effort: Effort) -> Row:
     contenders["ours"](0), contenders["torch"](0)
     ids = made[0].ids
     check_equal(rows_at(ids, ours.weight), rows_at(ids, eager.weight), "a step of lazy Adam", strays=1e-3)
+    settle(*optimizers)
     times = in_turn(contenders, effort)
     return Row(
         "forward + backward + Adam, lazy",

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from layers import eager_token, our_token, training
-from measure import WARM, Batch, Effort, Row, Size, in_turn, upstream
+from layers import eager_token, our_token, settle, training
+from measure import WARM, Batch, Effort, Row, Size, Step, in_turn, upstream
 from report import main
 from tokenspace.optim import SparseAdamW
 
@@ -53,15 +53,21 @@ def rows(effort: Effort) -> list[Row]:
     ]
 
 
-def _contender(name: str, size: Size, different: int, effort: Effort):
+def _contender(name: str, size: Size, different: int, effort: Effort) -> Step:
     made, d_out = _batches(size, different, effort), upstream(size, effort.device)
     layer = our_token(size, sparse=name != DENSE, device=effort.device)
     if name == DENSE:
         eager = eager_token(layer, sparse=False)
         dense = torch.optim.AdamW(eager.parameters(), fused=True)
-        return training(eager, made, d_out, dense, segments=False)
+        return _settled(training(eager, made, d_out, dense, segments=False), dense)
     optimizer = SparseAdamW(layer.parameters(), exact=name.endswith("exact=True"))
-    return training(layer, made, d_out, optimizer, segments=False)
+    return _settled(training(layer, made, d_out, optimizer, segments=False), optimizer)
+
+
+def _settled(step_of: Step, optimizer: torch.optim.Optimizer) -> Step:
+    step_of(0)
+    settle(optimizer)
+    return step_of
 
 
 def _batches(size: Size, different: int, effort: Effort) -> list[Batch]:
