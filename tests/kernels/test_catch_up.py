@@ -205,18 +205,18 @@ def test_interrupted_between_two_pieces_no_row_is_lost_or_moved_twice(monkeypatc
     run = Run(shape=(3000, 64))
     run.step(range(3000))
     run.step([])
-    real, calls = module.over_rows, []
+    real, calls = module.share_ranges, []
 
-    def interrupted(body, rows, width, threads):
+    def interrupted(body, cuts, threads):
         def counted(start, stop):
             calls.append(start)
             if len(calls) == 3:
                 raise KeyboardInterrupt
             body(start, stop)
 
-        real(counted, rows, width, threads)
+        real(counted, cuts, threads)
 
-    monkeypatch.setattr(module, "over_rows", interrupted)
+    monkeypatch.setattr(module, "share_ranges", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.catch_up()
     assert run.off()[0] > 1e-4

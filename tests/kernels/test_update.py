@@ -148,18 +148,3 @@ def test_nan_and_infinity_stay_in_their_rows(name):
     assert np.isnan(table.weight[0]).all()
     assert not np.isfinite(table.weight[1]).any()
     assert np.isfinite(table.weight[2]).all()
-
-
-@pytest.mark.parametrize(
-    ("rows", "width"), [(0, 5), (1, 1), (7, 10_000), (100, 1 << 15), (1, 1 << 20), (10_000, 64)]
-)
-def test_ranges_cover_the_rows_once_and_depend_on_the_data_alone(rows, width):
-    found = []
-    for threads in (1, 3):
-        ranges = []
-        update.over_rows(
-            lambda start, stop, ranges=ranges: ranges.append((start, stop)), rows, width, threads
-        )
-        found.append(sorted(ranges))
-        assert [row for start, stop in sorted(ranges) for row in range(start, stop)] == list(range(rows))
-    assert found[0] == found[1]

@@ -320,14 +320,14 @@ def test_the_model_outlives_its_optimizer():
 
 def test_an_optimizer_that_goes_while_a_row_is_caught_up_finishes_after_it(monkeypatch):
     race = trained()
-    weight, real = race.ours.weight, catch_up.over_rows
+    weight, real = race.ours.weight, catch_up.share_ranges
 
     def interrupted(*arguments):
         race.all, race.schedules, race.optimizer = [], [], None
         gc.collect()
         real(*arguments)
 
-    monkeypatch.setattr(catch_up, "over_rows", interrupted)
+    monkeypatch.setattr(catch_up, "share_ranges", interrupted)
     race.ours(torch.tensor([0, 150]))
     assert_up_to_date(weight, race)
 

@@ -5,6 +5,7 @@ The formula is idle_steps'. Here are the rows it is used for, and the same steps
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +13,8 @@ import numpy as np
 from tokenspace.kernels import idle_steps
 from tokenspace.kernels.compiled import kernel
 from tokenspace.kernels.half import bits, computed_in, narrow, widen
-from tokenspace.kernels.threads import share
-from tokenspace.kernels.update import AdamStep, over_rows
+from tokenspace.kernels.threads import cut, share_ranges
+from tokenspace.kernels.update import AdamStep
 
 
 class Behind(NamedTuple):
@@ -98,30 +99,20 @@ class IdleRows:
     ) -> None:
         ids = np.arange(len(self)) if ids is None else ids
         rows, since = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
-        count = _claim(ids, self._last, self.step, rows, since)
-        rows, since = rows[:count], since[:count]
-        arrays = bits(weight), exp_avg, exp_avg_sq, rows, since, self._last, self.step
         try:
+            count = _claim(ids, self._last, self.step, rows, since)
+            rows, since = rows[:count], since[:count]
+            arrays = bits(weight), exp_avg, exp_avg_sq, rows, since, self._last, self.step
             if self._smooth:
                 idle_steps.rules(
                     self._kept, self._oldest, self.step, self._eps, since, self._made_at, self._rules
                 )
-                over_rows(
-                    lambda start, stop: _by_rule(start, stop, *arrays, self._rules),
-                    count,
-                    weight.shape[1],
-                    threads,
-                )
-            else:  # rows differ in their work, so each piece is small
-                pieces = min(count, 1024)
-                cuts = [count * k // max(pieces, 1) for k in range(pieces + 1)]
-                share(
-                    lambda _, k: _by_steps(cuts[k], cuts[k + 1], *arrays, self._kept, self._eps),
-                    pieces,
-                    threads,
-                )
+                body = functools.partial(_by_rule, *arrays, self._rules)
+            else:
+                body = functools.partial(_by_steps, *arrays, self._kept, self._eps)
+            share_ranges(body, cut(count, count * weight.shape[1]), threads)
         except BaseException:
-            _give_back(rows, self._last)
+            _give_back(self._last)
             raise
 
     def behind(self, ids: np.ndarray, exp_avg: np.ndarray) -> Behind:
@@ -152,11 +143,11 @@ def _claim(ids, last, step, rows, since):
 
 
 @kernel
-def _give_back(rows, last):
-    """Those that are still claimed are where they were."""
-    for u in range(rows.shape[0]):
-        if last[rows[u]] < 0:
-            last[rows[u]] = -1 - last[rows[u]]
+def _give_back(last):
+    """Rows that are still claimed are where they were."""
+    for row in range(last.shape[0]):
+        if last[row] < 0:
+            last[row] = -1 - last[row]
 
 
 @kernel
@@ -183,7 +174,7 @@ def _moves(m, rates):
 
 
 @kernel(fastmath={"contract"})
-def _by_rule(start, stop, weight, exp_avg, exp_avg_sq, rows, since, last, step, rules):
+def _by_rule(weight, exp_avg, exp_avg_sq, rows, since, last, step, rules, start, stop):
     for u in range(start, stop):
         row = rows[u]
         w, m, v, rule = weight[row], exp_avg[row], exp_avg_sq[row], rules[since[u]]
@@ -201,7 +192,7 @@ def _by_rule(start, stop, weight, exp_avg, exp_avg_sq, rows, since, last, step, 
 
 
 @kernel(fastmath={"contract"})
-def _by_steps(start, stop, weight, exp_avg, exp_avg_sq, rows, since, last, step, kept, eps):
+def _by_steps(weight, exp_avg, exp_avg_sq, rows, since, last, step, kept, eps, start, stop):
     """What `_by_rule` sums up, step after step, in the order of torch.optim.AdamW."""
     number = exp_avg.dtype.type
     x, y = np.empty(weight.shape[1], exp_avg.dtype), np.empty(weight.shape[1], exp_avg.dtype)

@@ -10,27 +10,13 @@ table: nothing checks that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from tokenspace.kernels.compiled import kernel
 from tokenspace.kernels.half import bits, computed_in, narrow, widen
-from tokenspace.kernels.threads import share
-
-_PIECE = 1 << 15
-"""Numbers that one thread updates sooner than it could wake another."""
-
-_PIECES = 64
-"""More cost time in handing them out, and 64 keep as many threads busy."""
-
-
-def over_rows(body: Callable[[int, int], None], rows: int, width: int, threads: int) -> None:
-    """Call ``body(start, stop)`` for ranges of ``rows`` that cover them, on up to ``threads`` threads."""
-    pieces = max(1, min(_PIECES, rows, rows * width // _PIECE))
-    cuts = [rows * k // pieces for k in range(pieces + 1)]
-    share(lambda _, k: body(cuts[k], cuts[k + 1]), pieces, threads)
+from tokenspace.kernels.threads import cut, share_ranges
 
 
 def sgd(
@@ -53,7 +39,7 @@ def sgd(
     """
     number = computed_in(weight)
     arguments = (bits(weight), rows, bits(d), number(rate), number(weight_decay))
-    over_rows(lambda start, stop: _sgd(start, stop, *arguments), len(rows), d.shape[1], threads)
+    share_ranges(lambda start, stop: _sgd(start, stop, *arguments), cut(len(rows), d.size), threads)
 
 
 @kernel(fastmath={"contract"})
@@ -82,7 +68,7 @@ def adagrad(
     """
     number = computed_in(weight)
     arguments = (bits(weight), sums, rows, bits(d), number(rate), number(eps), number(weight_decay))
-    over_rows(lambda start, stop: _adagrad(start, stop, *arguments), len(rows), d.shape[1], threads)
+    share_ranges(lambda start, stop: _adagrad(start, stop, *arguments), cut(len(rows), d.size), threads)
 
 
 @kernel(fastmath={"contract"})
@@ -113,7 +99,9 @@ def row_wise_adagrad(
     """
     number = computed_in(weight)
     arguments = (bits(weight), sums, rows, bits(d), number(rate), number(eps), number(weight_decay))
-    over_rows(lambda start, stop: _row_wise_adagrad(start, stop, *arguments), len(rows), d.shape[1], threads)
+    share_ranges(
+        lambda start, stop: _row_wise_adagrad(start, stop, *arguments), cut(len(rows), d.size), threads
+    )
 
 
 @kernel(fastmath={"reassoc", "contract"})
@@ -169,7 +157,7 @@ def adam(
     number = computed_in(weight)
     kept = number(1.0 - step.second)
     arguments = (bits(weight), exp_avg, exp_avg_sq, rows, bits(d), kept, *map(number, step))
-    over_rows(lambda start, stop: _adam(start, stop, *arguments), len(rows), d.shape[1], threads)
+    share_ranges(lambda start, stop: _adam(start, stop, *arguments), cut(len(rows), d.size), threads)
 
 
 @kernel(fastmath={"contract"})

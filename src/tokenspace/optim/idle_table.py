@@ -60,7 +60,8 @@ class IdleTable:
 
     def record(self, touched: np.ndarray, step: AdamStep) -> None:
         """The rows ``touched`` have done this step; all others miss it."""
-        self._rows.record(touched, step)
+        with self._lock:
+            self._rows.record(touched, step)
 
     def close(self) -> None:
         """The optimizer is gone: do all that is left, now or once a `catch_up` that runs has ended."""
