@@ -202,7 +202,7 @@ def _summary(rows: list[Row]) -> str:
         else:
             measured, asked = "; ".join(dict.fromkeys(row.verdict[1] for row in of_claim)), "yes"
         if not all(row.holds for row in of_claim):
-            asked = f"**{asked}: missed**"
+            asked = "**missed**" if asked == "yes" else f"**{asked}: missed**"
         lines.append(f"| {claim} | {peer} | {measured} | {asked} |")
     return "\n".join(lines)
 
