@@ -109,7 +109,7 @@ class RowOptimizer(Optimizer):
                     f"the gradient of the {shape} table is dense: a tied head makes it so, or an embedding "
                     f"without sparse=True. {type(self).__name__} now updates all its rows at each step",
                     DenseGradientWarning,
-                    stacklevel=5,
+                    stacklevel=8,  # past the wrappers of step
                 )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
