@@ -189,6 +189,18 @@ def test_postponed_rows_are_done_before_compiled_code_reads_them(compiled):
     assert late.asked[-1] is None
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's own look
+def test_a_backward_that_is_compiled_by_itself():
+    layer, ids = bert(), torch.tensor([[1, 0, 3]])
+    layer(ids).square().sum().backward()
+    expected = gradients(layer)
+    layer.zero_grad()
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="aot_eager")):
+        layer(ids).square().sum().backward()
+    for name, gradient in gradients(layer).items():
+        torch.testing.assert_close(gradient, expected[name], msg=name)
+
+
 def test_exported_for_any_shape(tmp_path):
     """Export calls each part, whose module it records, so there is a lookup a table and torch's LayerNorm."""
     layer = bert().eval()

@@ -160,6 +160,22 @@ def test_one_tensor_in_two_places_gets_the_sum_of_both():
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("needed", [0, 1, 2])
+def test_dropout_reaches_the_one_table_that_is_trained(needed):
+    rows, _ = make()
+    for k, part in enumerate(rows):
+        part.table.requires_grad_(k == needed)
+    torch.manual_seed(0)
+    out = ops.embed(rows, 1.0, p=0.5)
+    out.backward(torch.ones_like(out))
+    kept = torch.where(out == 0, 0.0, 2.0).double()
+    ids = rows[needed].ids.expand(2, 3).flatten()
+    expected = torch.zeros_like(rows[needed].table).index_add_(0, ids, kept.flatten(0, 1))
+    if rows[needed].padding >= 0:
+        expected[rows[needed].padding] = 0
+    torch.testing.assert_close(rows[needed].table.grad, expected)
+
+
 def test_only_gradients_that_are_needed_are_computed():
     rows, norm = make()
     rows[0].table.requires_grad_(False)
@@ -175,6 +191,7 @@ ARRIVALS = {
     "transposed": lambda d: d.transpose(0, 1).contiguous().transpose(0, 1),
     "every other": lambda d: torch.stack([d, d], dim=-1)[..., 0],
     "conjugate's imaginary part": lambda d: torch.complex(d, d).conj().imag,
+    "negated when read": torch._neg_view,
 }
 
 
@@ -365,6 +382,16 @@ class TestDropout:
         torch.manual_seed(0)
         with torch_only():
             assert torch.equal(ops.dropout(x, 0.5), expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+def test_a_table_of_no_numbers_is_torch_s(shape):
+    weight = torch.empty(shape, requires_grad=True)
+    ids = torch.zeros((2, 0 if shape[0] == 0 else 4), dtype=torch.int64)
+    out = torch.func.functional_call(TokenEmbedding(3, 3), {"weight": weight}, (ids,))
+    out.sum().backward()
+    assert out.shape == (*ids.shape, shape[1])
+    assert weight.grad.shape == shape
 
 
 @pytest.mark.parametrize("bad", [[[0, 7, 1]], [[-1, 0, 0]], [[2**40, 0, 0]]])

@@ -42,6 +42,11 @@ def test_say_that_their_rows_are_distinct_and_in_order(module, change):
     torch.testing.assert_close(found.to_dense(), gradient(twin))
 
 
+def test_asked_for_by_hand_they_say_so_too(module):
+    (found,) = torch.autograd.grad(module(IDS).sum(), module.weight)
+    assert found.is_coalesced()
+
+
 def test_that_are_added_to_others_are_the_sum(module):
     once = gradient(module).to_dense()
     twice = gradient(module, IDS[:1])

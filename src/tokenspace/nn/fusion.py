@@ -63,7 +63,7 @@ def embed(
     rows = [token.rows_for(ids), *added]
     width = token.weight.shape[-1]
     tables = [part.table for part in rows]
-    if any(table.ndim != 2 or table.shape[1] != width or not table.numel() for table in tables):
+    if any(table.ndim != 2 or table.shape[1] != width for table in tables):
         return None
     norm = None
     if layer_norm is not None:

@@ -83,9 +83,9 @@ def checked_indices(ids: Tensor, rows: int, what: str) -> Array:
             _raise_outside(ids, rows, what)
         return ids.detach().long().contiguous().numpy().reshape(-1)
     values = ids.detach().contiguous().numpy().reshape(-1)
-    if what and len(values):
+    if what and len(values):  # a negative id is a large unsigned one, so that one pass finds both
         unsigned = np.uint64 if values.dtype == np.int64 else np.uint32
-        if values.view(unsigned).max() >= rows:  # a negative id is a large one, so that one pass finds both
+        if np.maximum.reduce(values.view(unsigned)) >= rows:
             _raise_outside(ids, rows, what)
     return values
 

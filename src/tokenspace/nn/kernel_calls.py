@@ -94,8 +94,6 @@ def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> lis
     """
     threads = torch.get_num_threads()
     d = _rows_of(d_out)
-    if not d.size:
-        return _no_gradients(d, how, left.rows, needs)
     indices = [checked_indices(own, 0, "") for own in left.ids]
     if how.eps is None and not how.p and not any(needs[3:]):
         made = input_gradient.InputGradient(d, [None] * (len(indices) - 1), None, None)
@@ -152,20 +150,6 @@ def row_sparse(ids: Tensor, values: Tensor, rows: int) -> Tensor:
     return torch.sparse_coo_tensor(
         ids.unsqueeze(0), values, (rows, values.shape[1]), is_coalesced=True, check_invariants=False
     )
-
-
-def _no_gradients(d: Array, how: How, rows: Sequence[int], needs: Sequence[bool]) -> list[Tensor | None]:
-    """Of no positions, or of no width."""
-    width = d.shape[1]
-    shapes = [(width,), (width,), *((count, width) for count in rows)]
-    found: list[Tensor | None] = [
-        tensor_over(memory.zeros(shape, d.dtype)) if needed else None
-        for shape, needed in zip(shapes, needs, strict=True)
-    ]
-    if needs[2] and how.sparse:
-        none = np.empty(0, np.int64)
-        found[2] = row_sparse(torch.from_numpy(none), tensor_over(d.reshape(0, width)), rows[0])
-    return found
 
 
 def _norm(gamma: Tensor | None, beta: Tensor | None, how: How) -> lookup.Norm | None:

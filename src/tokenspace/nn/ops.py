@@ -74,7 +74,10 @@ def torch_only() -> Iterator[None]:
 
 
 def on_kernels(tensors: Sequence[Tensor], ids: Sequence[Tensor] = ()) -> bool:
-    """Whether kernels may read these: plain memory on a CPU, of one type, and nothing watches operations."""
+    """Whether kernels may read these: plain memory on a CPU, of one type, and nothing watches operations.
+
+    Tensors without numbers are torch's: a table of no rows, or of no width.
+    """
     compiling = torch.compiler.is_compiling()
     if _kernels_are_off or _is_watched(compiling):
         return False
@@ -82,7 +85,9 @@ def on_kernels(tensors: Sequence[Tensor], ids: Sequence[Tensor] = ()) -> bool:
     if dtype not in DTYPES:
         return False
     for tensor in tensors:
-        if tensor.dtype != dtype or not _is_plain(tensor, compiling) or not tensor.is_contiguous():
+        if tensor.dtype != dtype or not tensor.numel() or not tensor.is_contiguous():
+            return False
+        if not _is_plain(tensor, compiling):
             return False
         if not compiling and (tensor.is_neg() or (tensor.is_inference() and torch.is_grad_enabled())):
             return False
