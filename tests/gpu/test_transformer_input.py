@@ -136,6 +136,16 @@ def test_dropout_and_its_gradient_have_one_mask(way, device, compiled):
     assert torch.equal(layer(ids)[0], token.weight)
 
 
+def test_out_is_written_and_returned(device):
+    layer, _ = pair("bert", device, torch.float32)
+    ids, given = arguments(layer)
+    ids, given = torch.tensor(ids, device=device), on(device, given)
+    with torch.no_grad():
+        expected, out = layer(ids, **given), torch.empty(*ids.shape, D, device=device)
+        assert layer(ids, **given, out=out) is out
+    assert torch.equal(out, expected)
+
+
 def test_a_seed_repeats_the_mask(device):
     layer = TransformerInput(TokenEmbedding(V, D, device=device), dropout=torch.nn.Dropout(0.5))
     ids = torch.arange(V, device=device)[None]
