@@ -227,6 +227,10 @@ def scaled(layer):
     layer.position.scale = 2.0
 
 
+def scaled_by_what_is_trained(layer):
+    layer.token.scale = torch.tensor(2.0, requires_grad=True)
+
+
 CHANGES = {
     "forward hook": lambda layer: layer.token.register_forward_hook(doubled),
     "forward hook on the norm": lambda layer: layer.layer_norm.register_forward_hook(doubled),
@@ -240,6 +244,7 @@ CHANGES = {
     "patched forward of the table": lambda layer: patch(layer.token),
     "subclass": subclassed,
     "scale of an added table": scaled,
+    "trained scale": scaled_by_what_is_trained,
 }
 
 
@@ -279,6 +284,20 @@ def test_global_hooks_see_every_part():
     parts = [TokenEmbedding, LearnedPositionalEmbedding, SegmentEmbedding, nn.LayerNorm, nn.Dropout]
     assert seen == [*parts, TransformerInput]
     assert is_fused(layer, arguments(layer))
+
+
+def test_a_scale_that_is_trained_gets_its_gradient():
+    layer = make()
+    scaled_by_what_is_trained(layer)
+    layer(**arguments(layer)).square().sum().backward()
+    assert layer.token.scale.grad is not None
+
+
+def test_a_share_that_is_none_is_torch_s_to_refuse():
+    layer = make()
+    layer.dropout.p = 1.5
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        layer(**arguments(layer))
 
 
 def test_a_class_whose_forward_was_replaced(monkeypatch):

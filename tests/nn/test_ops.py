@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch._subclasses import FakeTensorMode
 
 from tokenspace import reference
-from tokenspace.errors import TokenIdError
+from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.nn import TokenEmbedding, ops, plain
 from tokenspace.nn.ops import Norm, Rows, torch_only
 
@@ -79,6 +79,27 @@ class TestWhatTorchAsks:
         torch.library.opcheck(
             torch.ops.tokenspace.embed_gradients, (torch.ones_like(out).detach(), *given), test_utils=names
         )
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda rows, norm: (rows, norm._replace(gamma=torch.ones(D + 1, dtype=torch.float64))),
+            lambda rows, norm: (rows, norm._replace(beta=torch.ones(D))),
+            lambda rows, norm: ([*rows, rows[1]._replace(table=torch.ones(5, D + 1))], norm),
+            lambda rows, norm: ([*rows, rows[1]._replace(table=torch.ones(5, D))], norm),
+            lambda rows, norm: ([*rows, rows[1]._replace(ids=torch.tensor([0, 1, 2, 3]))], norm),
+            lambda rows, norm: ([*rows, rows[1]._replace(ids=torch.tensor([], dtype=torch.int64))], norm),
+        ],
+    )
+    def test_what_does_not_fit_together_is_refused(self, spoil):
+        with pytest.raises(ShapeError):
+            torch.ops.tokenspace.embed(*arguments(*spoil(*make())))
+
+    def test_operators_take_tables_in_any_order(self):
+        rows, norm = make()
+        expected, *_ = torch.ops.tokenspace.embed(*arguments(rows, norm))
+        turned = [part._replace(table=part.table.detach().T.contiguous().T) for part in rows]
+        assert torch.equal(torch.ops.tokenspace.embed(*arguments(turned, norm))[0], expected)
 
     def test_of_dropout_and_of_catching_up(self):
         x = torch.randn(3, 4, requires_grad=True)

@@ -147,7 +147,7 @@ class TokenEmbedding(torch.nn.Embedding):
         needed. ``ShapeError`` for one that doesn't fit.
         """
         rows = self.rows_for(ids)
-        if isinstance(ids, Tensor) and ops.on_kernels([rows.table], [ids]):
+        if isinstance(ids, Tensor) and self.has_plain_numbers and ops.on_kernels([rows.table], [ids]):
             if out is not None:
                 shape = (*ids.shape, rows.table.shape[1])
                 checked_output(out, shape, rows.table.dtype, (rows.table,), rows.table.requires_grad)
@@ -166,9 +166,14 @@ class TokenEmbedding(torch.nn.Embedding):
         return ops.Rows(self.weight, ids, padding, self.id_name)
 
     @property
+    def has_plain_numbers(self) -> bool:
+        """Whether the table is a matrix and the scale a number, no tensor put there to train it."""
+        return self.weight.ndim == 2 and not isinstance(self.scale, Tensor)
+
+    @property
     def factor(self) -> float | None:
         """What rows are multiplied by: ``scale``, rounded to the table's type where that was asked for."""
-        if self.scale is None or self.scale_dtype != "weight":
+        if self.scale is None or self.scale_dtype != "weight" or isinstance(self.scale, Tensor):
             return self.scale
         return _rounded(self.scale, self.weight.dtype)
 

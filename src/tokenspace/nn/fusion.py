@@ -63,7 +63,7 @@ def embed(
     rows = [token.rows_for(ids), *added]
     width = token.weight.shape[-1]
     tables = [part.table for part in rows]
-    if any(table.ndim != 2 or table.shape[1] != width for table in tables):
+    if any(table.shape[1:] != (width,) for table in tables):
         return None
     norm = None
     if layer_norm is not None:
@@ -82,18 +82,20 @@ def embed(
 
 def may_fuse(token: nn.Module, others: Iterable[nn.Module | None]) -> bool:
     """Whether a lookup in ``token``, and all that is done afterwards, is what the classes say."""
-    if type(token) not in TABLES or not is_plain(token):
+    if type(token) not in TABLES or not is_plain(token) or not token.has_plain_numbers:
         return False
-    return all(part is None or (is_plain(part) and _only_adds(part)) for part in others)
+    return all(part is None or (is_plain(part) and _is_as_made(part)) for part in others)
 
 
-def _only_adds(part: nn.Module) -> bool:
-    """Whether an added table has neither scale nor row-sparse gradient: it has their attributes."""
-    return not isinstance(part, TokenEmbedding) or (part.scale is None and not part.sparse)
+def _is_as_made(part: nn.Module) -> bool:
+    """Whether nobody gave an added table a scale or a row-sparse gradient, or dropout no share at all."""
+    if isinstance(part, TokenEmbedding):
+        return part.scale is None and not part.sparse
+    return not isinstance(part, nn.Dropout) or 0.0 <= part.p <= 1.0
 
 
 def drop(dropout: nn.Module, x: Tensor) -> Tensor:
     """``dropout(x)``; where that is torch's own, on a CPU, the numbers dropped are those of `embed`."""
-    if isinstance(dropout, nn.Dropout) and is_plain(dropout) and ops.drops(x):
+    if isinstance(dropout, nn.Dropout) and is_plain(dropout) and _is_as_made(dropout) and ops.drops(x):
         return ops.dropout(x, dropout.p) if dropout.training and dropout.p else x
     return dropout(x)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tokenspace.errors import ShapeError
 from tokenspace.kernels import dropout as dropouts
 from tokenspace.kernels import gradient, input_gradient, lookup, memory
 from tokenspace.kernels.dropout import Dropout
@@ -84,6 +85,33 @@ def forward(
     if made.mean is None or made.rstd is None:
         return made_out, None, None
     return made_out, torch.from_numpy(made.mean), torch.from_numpy(made.rstd)
+
+
+def check_fit(
+    tables: Sequence[Tensor], ids: Sequence[Tensor], gamma: Tensor | None, beta: Tensor | None
+) -> None:
+    """``ShapeError`` unless these belong together, as kernels take for granted.
+
+    >>> check_fit([torch.ones(3, 2), torch.ones(3, 4)], [torch.tensor([1]), torch.tensor([1])], None, None)
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.ShapeError: tables must be (R, 2) of torch.float32, as the first is; found (3, 4) of \
+torch.float32
+    """
+    width, dtype, positions = tables[0].shape[-1], tables[0].dtype, ids[0].numel()
+    for table in tables:
+        if table.ndim != 2 or table.shape[1] != width or table.dtype != dtype:
+            found = f"{tuple(table.shape)} of {table.dtype}"
+            raise ShapeError(f"tables must be (R, {width}) of {dtype}, as the first is; found {found}")
+    for parameter in (gamma, beta):
+        if parameter is not None and (parameter.shape != (width,) or parameter.dtype != dtype):
+            found = f"{tuple(parameter.shape)} of {parameter.dtype}"
+            raise ShapeError(f"a LayerNorm's parameters must be ({width},) of {dtype}; found {found}")
+    for own in ids[1:]:
+        if positions and (not own.numel() or positions % own.numel()):
+            raise ShapeError(
+                f"{own.numel():,} ids don't serve {positions:,} positions: one must divide the other"
+            )
 
 
 def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> list[Tensor | None]:

@@ -276,11 +276,19 @@ _HOW = "float? scale, float? eps, float p, int[] padding"
     f"{_HOW}, str[] names, bool sparse) -> (Tensor, Tensor, Tensor)",
 )
 def _embed(tables, ids, gamma, beta, seed, *how):
+    tables, gamma, beta = _in_order(tables, gamma, beta)
+    kernel_calls.check_fit(tables, ids, gamma, beta)
     number = 0 if seed is None else int(seed)
     out, mean, rstd = kernel_calls.forward(tables, ids, gamma, beta, number, How(*how))
     wide = torch.float64 if tables[0].dtype == torch.float64 else torch.float32
     moments = (torch.empty(0, dtype=wide, device="cpu") if each is None else each for each in (mean, rstd))
     return out, *moments
+
+
+def _in_order(tables, gamma, beta):
+    """The same without gaps, should a compiler have arranged what it computed in another order."""
+    parameters = (None if each is None else each.contiguous() for each in (gamma, beta))
+    return [table.contiguous() for table in tables], *parameters
 
 
 @_embed.register_fake
@@ -301,7 +309,9 @@ def _(tables, ids, gamma, beta, seed, *how):
 def _embed_gradients(d_out, *rest):
     """The gradients that are needed; of a row-sparse one its values here, and its rows at the end."""
     left, how, needs = _unpacked(rest)
-    left = left._replace(seed=0 if left.seed is None else int(left.seed))
+    tables, gamma, beta = _in_order(left.tables, left.gamma, left.beta)
+    seed = 0 if left.seed is None else int(left.seed)
+    left = left._replace(tables=tables, gamma=gamma, beta=beta, seed=seed)
     found = kernel_calls.gradients(d_out, left, how, needs)
     flat = [each for each in found if each is not None]
     if how.sparse and needs[2]:
