@@ -11,6 +11,7 @@ changed malloc) is not under the next. A run on an idle machine takes under ten 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 import torch
 
 from measure import THREADS, Row
-from report import machine, missed, refresh_documents, write
+from report import machine, missed, refresh_documents, stop, write
 
 CLAIMS = (
     "input_forward",
@@ -51,6 +52,11 @@ def main() -> int:
         return 0
     if unknown := set(arguments.claims) - set(CLAIMS):
         parser.error(f"no claim is named {', '.join(sorted(unknown))}")
+    missing = [name for name in ("fbgemm_gpu", "matplotlib") if importlib.util.find_spec(name) is None]
+    if missing and not arguments.claims:
+        stop(f"{' and '.join(missing)} not installed; run: make bench")
+    if not arguments.quick and (load := os.getloadavg()[0]) > 0.5:
+        print(f"load average {load:.1f}: what else runs here is measured too", file=sys.stderr)
     started = time.perf_counter()
     rows = [row for name in arguments.claims or CLAIMS for row in _run(name, arguments.quick)]
     print("Nothing is measured with --quick." if arguments.quick else missed(rows))
@@ -71,7 +77,9 @@ def _run(name: str, quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
         command = [sys.executable, str(Path(__file__).parent / f"{name}.py"), "--json", str(path)]
-        subprocess.run([*command, *(["--quick"] if quick else [])], check=True, env=environment)
+        run = subprocess.run([*command, *(["--quick"] if quick else [])], check=False, env=environment)
+        if run.returncode:
+            stop(f"{name}.py failed (see above); nothing was written")
         print(flush=True)
         return [Row.from_json(row) for row in json.loads(path.read_text())]
 

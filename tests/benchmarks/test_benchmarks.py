@@ -52,6 +52,17 @@ def test_a_claim_runs(claim, tmp_path):
         assert row["asked"] is None
 
 
+def test_without_its_peers_nothing_is_started():
+    if (
+        importlib.util.find_spec("fbgemm_gpu") is not None
+        and importlib.util.find_spec("matplotlib") is not None
+    ):
+        pytest.skip("the peers are installed")
+    run = subprocess.run([sys.executable, FOLDER, "--quick"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.endswith("not installed; run: make bench\n")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_says_so_in_one_line():
     run = subprocess.run([sys.executable, FOLDER / "gpu.py"], capture_output=True, text=True, check=False)
