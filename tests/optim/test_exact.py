@@ -342,18 +342,25 @@ def test_another_optimizer_takes_over_from_rows_that_are_up_to_date():
     assert race.off()[0] <= 1e-6
 
 
-def test_two_threads_that_read_at_once_do_each_step_once():
-    race = Race(V=5_000, D=64, N=512, weight_decay=1.0)
+def test_threads_that_read_at_once_all_read_rows_that_are_up_to_date():
+    race = Race(V=20_000, D=64, N=512, weight_decay=1.0)
+    ids, read = torch.arange(20_000), []
+    start = threading.Barrier(4)
+
+    def look():
+        start.wait()
+        read.append(race.ours(ids).detach())
+
     for _ in range(6):
         race.step()
-        with torch.no_grad():
-            ids = torch.arange(5_000)
-            readers = [threading.Thread(target=lambda ids=ids: race.ours(ids)) for _ in range(4)]
-            for reader in readers:
-                reader.start()
-            for reader in readers:
-                reader.join()
-    assert race.off()[0] <= 1e-6
+        readers = [threading.Thread(target=look) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        assert len(read) == 4
+        while read:
+            torch.testing.assert_close(read.pop(), race.dense[torch.float32][0].detach(), atol=1e-6, rtol=0)
 
 
 # What nobody told of
