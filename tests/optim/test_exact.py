@@ -54,12 +54,13 @@ def test_gradients_as_small_as_eps(betas, scale, start_race):
     assert ours <= max(1.5 * torchs, 2e-6)
 
 
-def test_settings_that_change_at_every_step(start_race):
+@pytest.mark.parametrize("second", [(0.999, 0.989), (0.999, 0.8)], ids=["one rule", "two rules"])
+def test_settings_that_change_at_every_step(second, start_race):
     race = start_race(std=0.125)
     for k in range(60):
         for each in race.all:
             (group,) = each.param_groups
-            group["betas"] = 0.85 + 0.1 * (k % 7) / 7, 0.999 - 0.01 * (k % 3)
+            group["betas"] = 0.85 + 0.1 * (k % 7) / 7, second[k // 5 % 2]
             group["eps"], group["weight_decay"] = 1e-8 * (1 + k % 2), 0.1 * (k % 4)
         race.step()
     apart, _, _ = race.off()

@@ -1,5 +1,6 @@
 """Under SparseAdamW(exact=True): who reads, writes, saves or copies a table; refusals; dense gradients."""
 
+import contextlib
 import copy
 import gc
 import io
@@ -179,14 +180,22 @@ def test_flush_before_each_forward_serves_any_lookup(start_race):
 
 def test_rows_that_no_missed_step_would_have_moved_are_no_mistake():
     table, optimizer = plain(0.0)
-    go(table, optimizer, [1])
-    go(table, optimizer, [1, 2])  # 2 has no moments yet
-    optimizer.param_groups[0]["lr"] = 0.0
-    go(table, optimizer, [2])
-    optimizer.param_groups[0]["lr"] = 0.1
-    go(table, optimizer, [1, 2, 3])  # 1 missed a step of rate 0
+    dense = torch.nn.Embedding.from_pretrained(table.weight.detach().clone(), freeze=False)
+    torchs = torch.optim.AdamW(dense.parameters(), lr=0.1, weight_decay=0.0)
+
+    def step(ids, lr=0.1):
+        for module, each in ((table, optimizer), (dense, torchs)):
+            each.param_groups[0]["lr"] = lr
+            go(module, each, ids)
+
+    step([1])
+    step([1, 2])  # 2 has no moments yet
+    step([2], lr=0.0)
+    step([1, 2, 3])  # 1 missed a step of rate 0, in which its moments faded
+    torch.testing.assert_close(table.weight, dense.weight, atol=1e-6, rtol=0)
+    step([3, 4])
     with pytest.raises(TokenspaceError, match="1 of the 2 rows"):
-        go(table, optimizer, [3, 4]), go(table, optimizer, [1, 5])
+        step([1, 5])
 
 
 def test_a_moment_still_fades_in_a_step_of_rate_zero(start_race):
@@ -223,6 +232,23 @@ def test_a_head_that_is_tied_in_some_steps_only(start_race):
                 optimizer.zero_grad()
                 F.cross_entropy(hidden.to(weight.dtype) @ weight.T, labels).backward()
                 optimizer.step()
+    assert race.off()[0] <= 2e-6
+
+
+def test_gradients_that_somebody_makes_dense(start_race):
+    race = start_race()
+    for k in range(6):
+        ids = race.ids()
+        race.optimizer.zero_grad()
+        race.loss(race.ours(ids)).backward()
+        if k % 3 == 2:
+            race.ours.weight.grad = race.ours.weight.grad.to_dense()
+        with pytest.warns(DenseGradientWarning) if k == 2 else contextlib.nullcontext():
+            race.optimizer.step()
+        for weight, optimizer in race.dense.values():
+            optimizer.zero_grad()
+            race.loss(F.embedding(ids, weight)).backward()
+            optimizer.step()
     assert race.off()[0] <= 2e-6
 
 

@@ -1,8 +1,10 @@
 """States saved, loaded, handed to torch's optimizers and back, copied: runs go on as if nothing happened."""
 
 import copy
+import gc
 import io
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -227,6 +229,31 @@ def test_copies_train_on_alone(name, copied):
     train(module, optimizer, range(4, 8))
     assert torch.equal(finished(module, optimizer), finished(other, again))
     assert not torch.equal(untouched, module.weight.detach())
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_table_that_grows_takes_its_state_along(name):
+    """As docs/nn.md does it; and the old table is kept alive by nobody."""
+    module, alone = table(), table()
+    optimizer, other = MAKERS[name](module.parameters()), MAKERS[name](alone.parameters())
+    for each, its in ((module, optimizer), (alone, other)):
+        train(each, its, range(3))
+    old = module.weight
+    module.add_rows(2, torch.zeros(2, D))
+    state = optimizer.state.pop(old, {})
+    for group in optimizer.param_groups:
+        group["params"] = [module.weight if p is old else p for p in group["params"]]
+    optimizer.state[module.weight] = {
+        key: torch.nn.functional.pad(value, (0,) * (2 * value.ndim - 1) + (2,)) if value.ndim else value
+        for key, value in state.items()
+    }
+    for each, its in ((module, optimizer), (alone, other)):
+        train(each, its, range(3, 6))
+    torch.testing.assert_close(finished(module, optimizer)[:V], finished(alone, other), atol=1e-6, rtol=0)
+    gone = weakref.ref(old)
+    del old
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -136,14 +136,21 @@ class SparseAdamW(RowOptimizer):
         idle.record(touched.rows(), step)
         held = frozen_row.row_held(weight)
         if held is not None:  # what holds it puts it back at the end of this step, not after a later catch-up
-            idle.catch_up(torch.tensor([held]))
+            idle.catch_up(torch.tensor([held], device="cpu"))
 
     def _idle_table(self, weight: Tensor, settings: _Settings) -> IdleTable:
         if weight in self._idle and not self._idle[weight].fits():
             self._idle.pop(weight).catch_up()
         if weight not in self._idle:
+            self._let_go_of_former_tables()
             self._idle[weight] = IdleTable(weight, self.state[weight], settings.eps)
         return self._idle[weight]
+
+    def _let_go_of_former_tables(self) -> None:
+        """Those whose place in a group another parameter has taken, as when a vocabulary grows."""
+        owned = {id(weight) for group in self.param_groups for weight in group["params"]}
+        for weight in [weight for weight in self._idle if id(weight) not in owned]:
+            self._idle.pop(weight).catch_up()
 
     def state_dict(self) -> dict[str, Any]:
         """The state as ``torch.optim.AdamW`` has it; all rows are brought up to date first."""

@@ -171,7 +171,7 @@ def _touched(weight: Tensor) -> Touched:
 
 def _copied(value: Any, name: str, weight: Tensor) -> Any:
     if name == "step":
-        return torch.tensor(float(value))
+        return torch.tensor(float(value), device="cpu")
     if isinstance(value, Tensor):
         return value.detach().to(weight.device, wide(weight.dtype), copy=True)
     return value
@@ -188,7 +188,7 @@ def setting(group: dict[str, Any], name: str, *, positive: bool = False) -> floa
 
 def steps_taken(state: State) -> int:
     """One step more: the number of this one, 1 for the first. Kept as torch keeps it."""
-    state["step"] = state.get("step", torch.tensor(0.0)) + 1
+    state["step"] = state.get("step", torch.tensor(0.0, device="cpu")) + 1
     return int(state["step"])
 
 
