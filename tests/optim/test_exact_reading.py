@@ -76,6 +76,14 @@ def test_what_is_loaded_is_not_moved_by_older_steps(race):
     assert torch.equal(race.ours.weight.detach(), race.start)
 
 
+def test_a_state_that_is_loaded_ends_the_steps_before_it(race):
+    race.optimizer.load_state_dict(race.dense[torch.float32][1].state_dict())
+    assert_up_to_date(race.ours.weight, race)
+    for _ in range(3):
+        race.step()
+    assert race.off()[0] <= 1e-6
+
+
 def test_the_model_outlives_its_optimizer(race):
     race.all, race.schedules, race.optimizer = [], [], None
     gc.collect()

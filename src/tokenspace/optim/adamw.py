@@ -162,7 +162,6 @@ class SparseAdamW(RowOptimizer):
 
         The weights are those the model has now: load its own state dict first. ``exact`` stays as it is.
         """
-        self._check_loaded(state_dict)
         self.flush()
         exact = [group["exact"] for group in self.param_groups]
         super().load_state_dict(state_dict)
