@@ -4,6 +4,8 @@ import functools
 
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch.testing._internal.two_tensor import TwoTensor
 
 from tokenspace.errors import TokenIdError
 from tokenspace.nn import (
@@ -187,6 +189,27 @@ def test_postponed_rows_are_done_before_compiled_code_reads_them(compiled):
     with torch.no_grad():
         assert (compiled(model["head"])(hidden) == D).all()
     assert late.asked[-1] is None
+
+
+def test_a_subclass_of_tensors_is_computed_by_torch_s_operations():
+    torch.compiler.reset()
+    module, graphs, ids = TokenEmbedding(V, D, scale=2.0), [], torch.tensor([[1, 2]])
+    weight = TwoTensor(torch.randn(V, D), torch.randn(V, D))
+
+    def keep(graph, inputs):
+        graphs.append(str(graph.graph))
+        return graph
+
+    fast = torch.compile(
+        lambda weight: torch.func.functional_call(module, {"weight": weight}, (ids,)),
+        fullgraph=True,
+        backend=aot_autograd(fw_compiler=keep),
+    )
+    found = fast(weight)
+    assert torch.equal(found.a, 2 * weight.a[ids])
+    assert torch.equal(found.b, 2 * weight.b[ids])
+    assert "aten.embedding" in graphs[0]
+    assert "tokenspace.embed" not in graphs[0]
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's own look

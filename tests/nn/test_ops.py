@@ -148,7 +148,8 @@ def test_gradients_and_their_gradients_are_finite_differences(normed, p):
     assert torch.autograd.gradgradcheck(call, tensors)
 
 
-def test_a_gradient_penalty_is_torch_s():
+@pytest.mark.parametrize("loss", [torch.square, lambda out: out * torch.arange(D)], ids=["square", "linear"])
+def test_a_gradient_penalty_is_torch_s(loss):
     rows, norm = make()
     penalties = []
     for off in (False, True):
@@ -159,9 +160,10 @@ def test_a_gradient_penalty_is_torch_s():
             out = plain.embed(tables, ids, *norm[:2], int(ops.draw_seed()), how)
         else:
             out = ops.embed(rows, 2.0, norm, 0.25)
-        first = torch.autograd.grad(out.square().sum(), leaves(rows, norm), create_graph=True)
+        first = torch.autograd.grad(loss(out).sum(), leaves(rows, norm), create_graph=True)
         total = sum(each.square().sum() for each in first)
-        penalties.append([total, *torch.autograd.grad(total, leaves(rows, norm))])
+        second = torch.autograd.grad(total, leaves(rows, norm), materialize_grads=True)
+        penalties.append([total, *second])
     for ours, theirs in zip(*penalties, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
@@ -294,6 +296,12 @@ class TestDropout:
         assert (one != 0).float().mean().item() == pytest.approx(0.7, abs=0.05)
         (gradient,) = torch.autograd.grad(one.sum(), x)
         assert torch.equal(gradient, one.detach())
+
+    def test_many_incoming_gradients_at_once(self):
+        x = torch.ones(3, 4, requires_grad=True)
+        out, many = ops.dropout(x, 0.5), torch.randn(5, 3, 4)
+        (at_once,) = torch.autograd.grad(out, x, many, is_grads_batched=True)
+        assert torch.equal(at_once, many * out.detach())
 
     def test_in_torch_only_and_compiled_too(self):
         x = torch.ones(4, 5)

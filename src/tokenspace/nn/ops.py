@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tokenspace.nn import kernel_calls, pending_rows, plain
 from tokenspace.nn.kernel_calls import How, Left
@@ -108,9 +110,9 @@ def _is_watched(compiling: bool) -> bool:
 def _is_plain(tensor: Tensor, compiling: bool) -> bool:
     if not tensor.is_cpu or tensor.layout != torch.strided:
         return False
-    if compiling:  # what stands for a tensor there is no subclass of the user's
-        return not is_traceable_wrapper_subclass(tensor)
-    return type(tensor) in _PLAIN
+    if type(tensor) in _PLAIN:
+        return True
+    return compiling and isinstance(tensor, (FakeTensor, FunctionalTensor))  # they stand for plain ones
 
 
 def _is_batched(tensor: Tensor) -> bool:
