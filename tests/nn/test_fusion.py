@@ -272,6 +272,16 @@ def test_backward_hooks_see_their_gradients(part):
     assert seen == [getattr(layer, part)]
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("part", ["token", "position", "segment", "layer_norm", "dropout"])
+def test_backward_pre_hooks_change_their_gradients(part):
+    layer = make()
+    getattr(layer, part).register_full_backward_pre_hook(lambda module, out: (out[0] * 0,))
+    _, gradients = run(layer, arguments(layer))
+    names = {"dropout": "layer_norm.bias"}.get(part, f"{part}.weight")
+    assert not gradients[names].any()
+
+
 def test_global_hooks_see_every_part():
     layer, seen = make(), []
     handle = nn.modules.module.register_module_forward_hook(

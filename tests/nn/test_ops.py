@@ -168,6 +168,16 @@ def test_a_gradient_penalty_is_torch_s(loss):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
+def test_small_integers_are_ids_of_a_gradient_with_a_graph_too():
+    rows, norm = make()
+    small = [part._replace(ids=part.ids.to(torch.uint8)) for part in rows]
+    found = [
+        torch.autograd.grad(ops.embed(each, 2.0, norm).square().sum(), leaves(rows, norm), create_graph=True)
+        for each in (rows, small)
+    ]
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+
+
 def test_one_tensor_in_two_places_gets_the_sum_of_both():
     rows, norm = make()
     shared = [rows[0], rows[2]._replace(table=rows[0].table)]
@@ -322,12 +332,13 @@ def test_a_table_of_no_numbers_is_torch_s(shape):
     assert weight.grad.shape == shape
 
 
-@pytest.mark.parametrize("bad", [[[0, 7, 1]], [[-1, 0, 0]], [[2**40, 0, 0]]])
-def test_a_bad_id_in_any_place_is_told_before_anything_is_read(bad):
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16])
+@pytest.mark.parametrize("bad", [[[0, 7, 1]], [[-1, 0, 0]], [[2**14, 0, 0]]])
+def test_a_bad_id_in_any_place_is_told_before_anything_is_read(bad, dtype):
     rows, _ = make()
     for k, name in enumerate(("token id", "position id", "segment id")):
         wrong = list(rows)
-        wrong[k] = rows[k]._replace(ids=torch.tensor(bad).expand(2 if k != 1 else 1, 3))
+        wrong[k] = rows[k]._replace(ids=torch.tensor(bad, dtype=dtype).expand(2 if k != 1 else 1, 3))
         with pytest.raises(TokenIdError, match=f"{name}s? (is|are) outside this table"):
             ops.embed(wrong)
 
