@@ -24,6 +24,7 @@ from tokenspace.nn import (
 )
 
 V, D, T = 11, 6, 5
+PARTS = [TokenEmbedding, LearnedPositionalEmbedding, SegmentEmbedding]
 RECIPES = ("token", "gpt2", "bert", "roberta", "paper", "kept", "xlm", "albert", "opt-350m")
 
 
@@ -291,8 +292,7 @@ def test_global_hooks_see_every_part():
         layer(**arguments(layer))
     finally:
         handle.remove()
-    parts = [TokenEmbedding, LearnedPositionalEmbedding, SegmentEmbedding, nn.LayerNorm, nn.Dropout]
-    assert seen == [*parts, TransformerInput]
+    assert seen == [*PARTS, nn.LayerNorm, nn.Dropout, TransformerInput]
     assert is_fused(layer, arguments(layer))
 
 
@@ -315,6 +315,18 @@ def test_a_class_whose_forward_was_replaced(monkeypatch):
     given = arguments(layer)
     monkeypatch.setattr(nn.LayerNorm, "forward", lambda self, x: torch.zeros_like(x))
     assert not layer(**given).any()
+
+
+def test_who_watches_every_call_of_a_module_sees_the_parts(monkeypatch):
+    layer, seen, call = make(), [], nn.Module.__call__
+
+    def watched(self, *args, **more):
+        seen.append(type(self))
+        return call(self, *args, **more)
+
+    monkeypatch.setattr(nn.Module, "__call__", watched)
+    layer(**arguments(layer))
+    assert seen[1:] == [*PARTS, nn.LayerNorm, nn.Dropout]
 
 
 def test_a_part_that_was_compiled_by_itself_is_called():

@@ -347,6 +347,7 @@ def test_results_may_be_changed_in_place_and_share_no_memory():
     for dtype in FLOATS:
         module = TokenEmbedding(V, D, dtype=dtype)
         one, two = module(torch.tensor([[1, 2]])), module(torch.tensor([[1, 2]]))
+        assert not one._is_view()
         one += 1
         one.sum().backward()
         assert (module.weight.grad[1] == 1).all()
