@@ -296,6 +296,25 @@ def test_global_hooks_see_every_part():
     assert is_fused(layer, arguments(layer))
 
 
+def test_an_added_table_may_have_a_row_sparse_gradient():
+    layer = make()
+    expected = run(layer, arguments(layer))
+    layer.position.sparse = True
+    assert_same(run(layer, arguments(layer)), expected, normed=True)
+    assert layer.position.weight.grad.is_sparse
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_norm_over_whole_texts_is_torch_s(affine):
+    layer = make().eval()
+    layer.layer_norm = nn.LayerNorm((T, D), elementwise_affine=affine)
+    given = arguments(layer)
+    out = layer(**given)
+    assert not is_fused(layer, given)
+    torch.testing.assert_close(out.mean((1, 2)), torch.zeros(3), atol=1e-6, rtol=0)
+    assert out.mean(2).abs().max() > 1e-3
+
+
 def test_a_scale_that_is_trained_gets_its_gradient():
     layer = make()
     scaled_by_what_is_trained(layer)
