@@ -296,6 +296,16 @@ def test_global_hooks_see_every_part():
     assert is_fused(layer, arguments(layer))
 
 
+def test_a_table_of_another_width_meets_as_torch_lets_it():
+    layer = make().eval()
+    layer.position.weight = nn.Parameter(torch.randn(T, 1))  # the same number in each column
+    given = arguments(layer)
+    assert not is_fused(layer, given)
+    with ops.torch_only():
+        expected = run(layer, given)
+    assert_same(run(layer, given), expected, normed=True)
+
+
 def test_an_added_table_may_have_a_row_sparse_gradient():
     layer = make()
     expected = run(layer, arguments(layer))
