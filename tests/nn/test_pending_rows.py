@@ -55,6 +55,13 @@ def test_another_table_asks_nobody(late, device):
     assert late.asked == []
 
 
+def test_tables_without_memory_are_no_ones(late):
+    first, second = (torch.nn.Parameter(torch.zeros(4, 2, device="meta")) for _ in range(2))
+    pending_rows.keep(first, late.catch_up)
+    pending_rows.read(second)
+    assert late.asked == []
+
+
 def test_two_tables_each_have_their_own(table, late):
     other_table, other = torch.nn.Parameter(torch.zeros(4, 2)), Late()
     pending_rows.keep(other_table, other.catch_up)
