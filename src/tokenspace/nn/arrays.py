@@ -26,12 +26,9 @@ def tensor_over(array: Array) -> Tensor:
 
     It is no view of another tensor, so autograd lets the caller change it in place.
     """
-    if array.dtype != ml_dtypes.bfloat16:
-        return torch.from_numpy(array)
-    bits = torch.from_numpy(array.view(np.int16))
-    return torch.empty(0, dtype=torch.bfloat16, device="cpu").set_(
-        bits.untyped_storage(), 0, bits.shape, bits.stride()
-    )
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def array_over(tensor: Tensor) -> Array:
