@@ -70,6 +70,16 @@ def saved(module):
     return torch.load(file, weights_only=False)
 
 
+def test_a_projection_of_some_rows_costs_these_rows(race):
+    others = torch.ones(200, dtype=torch.bool)
+    others[[0, 150]] = False
+    before = race.ours.weight.detach().clone()
+    race.ours.project_(1e9, torch.tensor([0, 150, 150]))
+    assert torch.equal(race.ours.weight[others], before[others])
+    expected = race.dense[torch.float32][0][~others]
+    torch.testing.assert_close(race.ours.weight[~others], expected, atol=1e-6, rtol=0)
+
+
 def test_what_is_loaded_is_not_moved_by_older_steps(race):
     race.ours.load_state_dict({"weight": race.start})
     race.optimizer.flush()

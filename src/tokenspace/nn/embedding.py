@@ -203,12 +203,13 @@ class TokenEmbedding(torch.nn.Embedding):
                 [0.3000, 0.4000]])
         """
         max_norm = real("max_norm", max_norm, positive=True)
-        self._catch_up()
         with torch.no_grad():
             if ids is None:
+                self._catch_up()
                 self.weight.mul_(_shortening(self.weight, max_norm))
             else:
                 used = check_ids(ids, len(self.weight), self.id_name).unique().long()
+                self._catch_up(used)
                 rows = F.embedding(used, self.weight)  # weight[used] would wrap what a device holds
                 self.weight.index_copy_(0, used, rows * _shortening(rows, max_norm))
         return self
@@ -278,11 +279,11 @@ class TokenEmbedding(torch.nn.Embedding):
         self._catch_up()
         super()._save_to_state_dict(destination, prefix, keep_vars)
 
-    def _catch_up(self) -> None:
-        """Have postponed steps of all rows done, before anything but a lookup reads or writes them."""
+    def _catch_up(self, ids: Tensor | None = None) -> None:
+        """Have postponed steps of all rows (or these) done, before anything but a lookup uses them."""
         weight = self._parameters.get("weight")
         if weight is not None:
-            ops.catch_up(weight)
+            ops.catch_up(weight, ids)
 
     def _settle_weight(self) -> None:
         weight = self._parameters.get("weight")

@@ -186,8 +186,8 @@ def caught_up(hidden: Tensor, weight: Tensor) -> Tensor:
     return hidden
 
 
-def catch_up(weight: Tensor) -> None:
-    """Have postponed steps of all rows of ``weight`` done; compiled code has `caught_up` for it."""
+def catch_up(weight: Tensor, ids: Tensor | None = None) -> None:
+    """Have postponed steps of all rows of ``weight`` done, or of ``ids``; compiled code has `caught_up`."""
     if torch.compiler.is_compiling():
         return
     while torch._C._functorch.is_functorch_wrapped_tensor(weight):
@@ -196,9 +196,9 @@ def catch_up(weight: Tensor) -> None:
         return
     if _is_watched(False):  # the steps are no part of what is transformed or watched
         with temporarily_clear_interpreter_stack(), _disable_current_modes():
-            pending_rows.read(weight)
+            pending_rows.read(weight)  # the ids may be wrapped
     else:
-        pending_rows.read(weight)
+        pending_rows.read(weight, ids)
 
 
 class Embed(torch.autograd.Function):
