@@ -169,8 +169,13 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 def drops(x: Tensor) -> bool:
     """Whether `dropout` takes it: on a CPU, a plain tensor, and nothing watches operations."""
+    return x.dtype in DTYPES and x.ndim > 0 and unwatched(x)
+
+
+def unwatched(*tensors: Tensor) -> bool:
+    """Whether these are plain tensors on a CPU, and nothing watches operations."""
     compiling = torch.compiler.is_compiling()
-    return x.dtype in DTYPES and x.ndim > 0 and _is_plain(x, compiling) and not _is_watched(compiling)
+    return not _is_watched(compiling) and all(_is_plain(tensor, compiling) for tensor in tensors)
 
 
 def draw_seed() -> Tensor:

@@ -153,7 +153,7 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         A forward that needs few rows far out computes these: it would cost more to keep all before them.
         """
         eager = not torch.compiler.is_compiling()
-        if not eager or not position_ids.numel() or not ops.on_kernels([self.rows], [position_ids]):
+        if not eager or not position_ids.numel() or not ops.unwatched(self.rows, position_ids):
             return None
         needed = int(position_ids.max()) + 1
         made_as = (self.embedding_dim, self.layout, self.base, self.rows.dtype)
