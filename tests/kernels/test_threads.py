@@ -9,9 +9,20 @@ import time
 import weakref
 
 import pytest
+import torch  # noqa: F401 - its threads are the ones to work on
 
 from tokenspace.errors import ShapeError
 from tokenspace.kernels import threads
+
+
+@pytest.fixture(params=["pool", "openmp"], autouse=True)
+def whose_threads(request, monkeypatch):
+    """Every test of this process twice: on threads of our own, and on torch's. Others choose as users' do."""
+    if request.param == "pool":
+        monkeypatch.setattr(threads, "_openmp", lambda: None)
+    elif threads._openmp() is None:
+        pytest.skip("torch has no GNU OpenMP here")
+    return request.param
 
 
 def run_in_subprocess(code: str, before: str = "", timeout: float = 60) -> subprocess.CompletedProcess:
@@ -309,7 +320,7 @@ def test_a_data_loaders_workers_share_work():
     )
 
 
-def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running():
+def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running(whose_threads):
     done = run_in_subprocess(
         """
         import os, signal, threading, time
@@ -329,12 +340,13 @@ def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running():
             assert time.monotonic() - began < 2
             assert running[1] is False
             raise SystemExit(5)
-        """
+        """,
+        before="import torch" * (whose_threads == "openmp") + "\n",
     )
     assert done.returncode == 5, done.stderr
 
 
-def test_ctrl_c_while_waiting_for_a_helper_waits_until_it_is_done():
+def test_ctrl_c_while_waiting_for_a_helper_waits_until_it_is_done(whose_threads):
     done = run_in_subprocess(
         """
         import os, signal, threading, time
@@ -357,6 +369,7 @@ def test_ctrl_c_while_waiting_for_a_helper_waits_until_it_is_done():
         except KeyboardInterrupt:
             assert running[1] is False
             raise SystemExit(5)
-        """
+        """,
+        before="import torch" * (whose_threads == "openmp") + "\n",
     )
     assert done.returncode == 5, done.stderr

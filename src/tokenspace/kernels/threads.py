@@ -1,20 +1,29 @@
-"""One small pool of threads for compiled kernels.
+"""Threads for compiled kernels: torch's where it has some, else one small pool.
 
-A kernel is ``njit(nogil=True)`` over a range of its work, so plain Python threads run it on several cores.
+A kernel releases the GIL and works on a range of the work, so plain Python threads run it on several cores.
 numba's own ``prange`` is not used: its OpenMP layer kills a forked child once torch's OpenMP is alive, and
 its workqueue layer aborts when two Python threads call at once.
 
-The caller works too, as worker 0. So a call makes progress however busy the pool is, calls may nest, one
-thread needs no pool at all, and Ctrl-C arrives where Python can see it: between two pieces of the caller's
+Between two operations torch's OpenMP threads don't sleep: for some milliseconds they spin, waiting for the
+next one. Threads of our own would have to share the cores with them, and a kernel of a millisecond would run
+slower on two threads than on one. So where torch is loaded, with GNU's OpenMP as its wheels for Linux are,
+the pieces are handed to those same threads. Not in a forked child, which has none of them.
+
+Either way the caller works too. So a call makes progress however busy the threads are, calls may nest, one
+thread needs no others at all, and Ctrl-C arrives where Python can see it: between two pieces of the caller's
 work.
 """
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any
 
 from tokenspace.errors import ShapeError
 
@@ -52,12 +61,7 @@ def share(body: Body, pieces: int, threads: int) -> None:
             body(0, piece)
         return
     job = _Job(body, pieces)
-    for worker in range(1, min(threads, pieces)):
-        _pool.submit(job, worker)
-    try:
-        job.work(worker=0)
-    finally:
-        job.finish()
+    (_run_on_pool if _openmp() is None else _run_on_openmp)(job, min(threads, pieces))
     if job.error is not None:
         raise job.error
 
@@ -82,6 +86,41 @@ def cut(count: int, numbers: int) -> list[int]:
     """
     pieces = max(1, min(64, count, numbers >> 15))
     return [count * k // pieces for k in range(pieces + 1)]
+
+
+def _run_on_pool(job: _Job, workers: int) -> None:
+    for worker in range(1, workers):
+        _pool.submit(job, worker)
+    try:
+        job.work(worker=0)
+    finally:
+        job.finish()
+
+
+def _run_on_openmp(job: _Job, workers: int) -> None:
+    numbers = itertools.count()
+    region = _REGION(lambda _: job.work(next(numbers)))
+    try:
+        _openmp().GOMP_parallel(region, None, workers, 0)  # returns when all have left
+        job.work(worker=0)  # nothing, unless Ctrl-C hit before the caller's own work had begun
+    finally:
+        job.finish()
+
+
+_REGION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _openmp() -> Any:
+    """The OpenMP library that torch has loaded, or None; looked for until it is there."""
+    global _library
+    if _library is None and not _forked and "torch" in sys.modules:
+        program = ctypes.CDLL(None) if os.name == "posix" else None
+        _library = program if hasattr(program, "GOMP_parallel") else False
+    return _library or None
+
+
+_library: Any = None  # False if torch has another
+_forked = False
 
 
 class _Job:
@@ -171,8 +210,8 @@ class _Pool:
 
 def _start_afresh() -> None:
     """A forked child has none of its parent's threads, and locks in any state."""
-    global _pool
-    _pool = _Pool()
+    global _pool, _library, _forked
+    _pool, _library, _forked = _Pool(), None, True
 
 
 _pool = _Pool()
