@@ -147,7 +147,7 @@ class TokenEmbedding(torch.nn.Embedding):
         needed. ``ShapeError`` for one that doesn't fit.
         """
         rows = self.rows_for(ids)
-        if isinstance(ids, Tensor) and self.has_plain_numbers and ops.on_kernels([rows.table], [ids]):
+        if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
             if out is not None:
                 shape = (*ids.shape, rows.table.shape[1])
                 checked_output(out, shape, rows.table.dtype, (rows.table,), rows.table.requires_grad)
@@ -159,6 +159,10 @@ class TokenEmbedding(torch.nn.Embedding):
         if factor is not None:
             x = x * factor
         return x if out is None else written(x, out, (self.weight,))
+
+    def _is_for_kernels(self, rows: ops.Rows, out: Tensor | None) -> bool:
+        pays = out is not None or ops.pays([rows.table], rows.ids, sparse=self.sparse)
+        return pays and ops.on_kernels([rows.table], [rows.ids])
 
     def rows_for(self, ids: Tensor) -> ops.Rows:
         """This table and what belongs to a lookup in it, for ``tokenspace.nn.ops``."""

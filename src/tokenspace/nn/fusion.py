@@ -80,6 +80,12 @@ def embed(
     return ops.embed(rows, token.factor, norm, p, sparse=token.sparse, out=out)
 
 
+def pays(token: TokenEmbedding, ids: Tensor, others: Iterable[nn.Module | None]) -> bool:
+    """Whether the input is large enough, see ``ops.pays``; ``may_fuse`` must have said yes."""
+    trained = [parameter for part in others if part is not None for parameter in part.parameters(False)]
+    return ops.pays([token.weight, *trained], ids, sparse=token.sparse)
+
+
 def may_fuse(token: nn.Module, others: Iterable[nn.Module | None]) -> bool:
     """Whether a lookup in ``token``, and all that is done afterwards, is what the classes say."""
     if type(token) not in TABLES or not is_plain(token) or not token.has_plain_numbers:

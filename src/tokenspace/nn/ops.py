@@ -96,6 +96,25 @@ def on_kernels(tensors: Sequence[Tensor], ids: Sequence[Tensor] = ()) -> bool:
     return all(_is_plain(own, compiling) for own in ids)
 
 
+def pays(tables: Sequence[Tensor], ids: Tensor, *, sparse: bool) -> bool:
+    """Whether the work is enough for kernels to be worth their call, which takes tens of microseconds.
+
+    A token or two, as in a text that is being written, is done sooner by torch's own operations, with the
+    same bits. Not so where these sum wrongly (16-bit gradients), or touch a whole table for a few rows.
+    """
+    first = tables[0]
+    if torch.compiler.is_compiling() or ids.numel() * first.shape[-1] > SMALL_INPUT:
+        return True
+    if first.dtype not in (torch.float32, torch.float64) or pending_rows.kept_by(first) is not None:
+        return True
+    trained = torch.is_grad_enabled() and _any_requires_grad(*tables)
+    return trained and (sparse or first.numel() > SMALL_TABLE)
+
+
+SMALL_INPUT = 1 << 14
+SMALL_TABLE = 1 << 17
+
+
 def _is_watched(compiling: bool) -> bool:
     """Whether each operation has to be seen: in vmap and grad, fake modes, dual numbers, tracing."""
     if torch._C._are_functorch_transforms_active():

@@ -183,6 +183,8 @@ class TransformerInput(nn.Module):
         after = (self.position, self.segment, *self.extras.values(), self.layer_norm, self.dropout)
         if self._projects_first or not fusion.may_fuse(self.token, after):
             return None
+        if out is None and not fusion.pays(self.token, ids, after):
+            return None
         added = [part.rows_for(own) for part, own in self._added(told, ids.device)]
         out = None if self.projection is not None else out
         return fusion.embed(self.token, ids, added, self.layer_norm, self.dropout, out)
