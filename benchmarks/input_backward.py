@@ -63,7 +63,6 @@ def _rows(size: Size, effort: Effort) -> list[Row]:
             "torch eager",
             times["ours, dense, read"],
             times["eager, read"],
-            asked=2.0,
             **read,
         ),
     ]

@@ -119,8 +119,6 @@ def _embed(start, stop, period, sums, gamma, beta, eps, mean, rstd, seed, thresh
     for first in range(start, stop):
         # The texts' rows for one position follow each other: the position's row stays in the nearest cache.
         for n in range(first, out.shape[0], period):
-            if n + period < out.shape[0]:
-                vector.prefetch_row(weight, ids[n + period])
             sum_row(weight, ids[n], scale, tables, table_ids, n, row)
             if eps >= 0:
                 mean[n], rstd[n] = moments(row, eps)

@@ -51,6 +51,7 @@ class Left(NamedTuple):
     rows: Sequence[int]
 
 
+@torch._disable_dynamo
 def forward(
     tables: Sequence[Tensor],
     ids: Sequence[Tensor],
@@ -114,6 +115,7 @@ torch.float32
             )
 
 
+@torch._disable_dynamo
 def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> list[Tensor | None]:
     """The gradients of gamma, beta and each table where ``needs`` has them, None elsewhere.
 
@@ -204,6 +206,7 @@ def _tensor(array: Array | None) -> Tensor | None:
     return None if array is None else tensor_over(array)
 
 
+@torch._disable_dynamo
 def dropout(x: Tensor, seed: int, p: float) -> Tensor:
     """``x`` (\\*axes, D), dropped from; the same call makes the gradient of its own."""
     made = dropouts.dropout(_rows_of(x), Dropout(p, seed), threads=torch.get_num_threads())
