@@ -8,6 +8,7 @@ from torch._subclasses import FakeTensorMode
 
 from tokenspace.errors import TokenIdError
 from tokenspace.ids import checked_ids
+from tokenspace.nn import TokenEmbedding
 from tokenspace.nn.ids import check_ids, check_labels
 
 ROWS = 5
@@ -191,3 +192,12 @@ def test_on_a_gpu_nothing_is_read_back_unless_asked():
     with pytest.raises(TokenIdError) as theirs:
         checked_ids(np.array([[1, 4], [7, 0]]), ROWS)
     assert str(error.value) == str(theirs.value)
+
+
+def test_ids_that_change_behind_autograds_back_are_checked_again():
+    embedding = TokenEmbedding(5, 3)
+    ids = torch.tensor([[1, 4]])
+    found = embedding(ids)
+    ids.numpy()[0, 1] = 10**9
+    with pytest.raises(TokenIdError, match="the first is 1,000,000,000 at"):
+        found.sum().backward()

@@ -102,6 +102,16 @@ def test_one_that_lies_in_a_table_is_refused(module):
             assert torch.equal(weight, before)
 
 
+def test_one_that_lies_in_the_ids_is_refused():
+    layer = TransformerInput(TokenEmbedding(V, D), LearnedPositionalEmbedding(5, D))
+    numbers = torch.zeros(B * T * D)
+    ids = numbers.view(torch.int64)[: B * T].view(B, T)
+    for module in (layer, layer.token):
+        with torch.no_grad(), pytest.raises(ShapeError, match="with a table or with ids"):
+            module(ids, out=numbers.view(B, T, D))
+    assert not numbers.any()
+
+
 def test_a_bad_id_writes_nothing():
     module, out = TokenEmbedding(V, D), torch.full((1, 2, D), 7.0)
     with torch.no_grad(), pytest.raises(TokenIdError):

@@ -176,16 +176,24 @@ def test_adagrads_state_is_torchs():
     [
         (torch.optim.AdamW, {"amsgrad": True}, "amsgrad=True"),
         (torch.optim.AdamW, {"maximize": True}, "maximize=True"),
+        (torch.optim.RMSprop, {}, "holds square_avg"),
+        (SparseAdagrad, {}, "holds sum"),
     ],
 )
 def test_a_state_with_other_rules_is_refused_and_nothing_changes(optimizer, options, message):
     module = table()
-    ours, other = SparseAdamW(module.parameters()), optimizer(module.parameters(), **options)
+    ours, other = SparseAdamW(module.parameters(), lr=0.5), optimizer(module.parameters(), **options)
     train(module, ours, range(2))
     state = ours.state[module.weight]
+    sparse = isinstance(other, SparseAdagrad)
+    module.weight.grad = (
+        torch.ones_like(module.weight).to_sparse(1) if sparse else torch.ones_like(module.weight)
+    )
+    other.step()
     with pytest.raises(ShapeError, match=message):
         ours.load_state_dict(other.state_dict())
     assert ours.state[module.weight] is state
+    assert ours.param_groups[0]["lr"] == 0.5
 
 
 def test_the_state_of_another_shape_is_refused_before_a_step_reads_beyond_it():
@@ -195,7 +203,10 @@ def test_the_state_of_another_shape_is_refused_before_a_step_reads_beyond_it():
         train_ids = torch.tensor([1])
         other(train_ids).sum().backward()
         small.step()
-        optimizer.load_state_dict(small.state_dict())
+        with pytest.raises(ShapeError, match="another model's"):
+            optimizer.load_state_dict(small.state_dict())
+        assert not optimizer.state
+        optimizer.state[module.weight] = small.state[other.weight]  # as a table grows under its optimizer
         before = module.weight.detach().clone()
         module(torch.tensor([V - 1])).sum().backward()
         with pytest.raises(ShapeError, match="another model's"):

@@ -150,7 +150,8 @@ class TokenEmbedding(torch.nn.Embedding):
         if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
             if out is not None:
                 shape = (*ids.shape, rows.table.shape[1])
-                checked_output(out, shape, rows.table.dtype, (rows.table,), rows.table.requires_grad)
+                sources = (rows.table, ids)
+                checked_output(out, shape, rows.table.dtype, sources, rows.table.requires_grad)
             return ops.embed([rows], self.factor, sparse=self.sparse, out=out)
         ids = check_ids(ids, len(self.weight), self.id_name)
         self._catch_up()

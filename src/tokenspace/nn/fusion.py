@@ -75,7 +75,8 @@ def embed(
         return None
     if out is not None:
         shape, needs = (*ids.shape, width), any(table.requires_grad for table in tables)
-        checked_output(out, shape, token.weight.dtype, tables, needs)
+        sources = [*tables, *(part.ids for part in rows)]
+        checked_output(out, shape, token.weight.dtype, sources, needs)
     p = dropout.p if dropout is not None and dropout.training else 0.0
     return ops.embed(rows, token.factor, norm, p, sparse=token.sparse, out=out)
 

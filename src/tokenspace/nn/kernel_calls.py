@@ -124,7 +124,12 @@ def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> lis
     """
     threads = torch.get_num_threads()
     d = _rows_of(d_out)
-    indices = [checked_indices(own, 0, "") for own in left.ids]
+    # Checked again: autograd can't see what is written to ids through NumPy, and kernels trust them.
+    names = how.names or [""] * len(left.ids)
+    indices = [
+        checked_indices(own, rows, name or "id")
+        for own, rows, name in zip(left.ids, left.rows, names, strict=True)
+    ]
     if how.eps is None and not how.p and not any(needs[3:]):
         made = input_gradient.InputGradient(d, [None] * (len(indices) - 1), None, None)
     else:

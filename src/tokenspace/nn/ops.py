@@ -320,7 +320,7 @@ def _in_order(tables, gamma, beta):
 @_embed.register_fake
 def _(tables, ids, gamma, beta, seed, *how):
     how = How(*how)
-    moments = ids[0].shape.numel() if how.eps is not None else 0
+    moments = ids[0].numel() if how.eps is not None else 0  # shape.numel() would fix a dynamic one
     wide = torch.float64 if tables[0].dtype == torch.float64 else torch.float32
     out = tables[0].new_empty((*ids[0].shape, tables[0].shape[1]))
     return out, *(tables[0].new_empty(moments, dtype=wide) for _ in range(2))

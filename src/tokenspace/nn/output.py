@@ -39,7 +39,7 @@ torch.float32, contiguous, on cpu
         )
     if any(_overlap(out, source) for source in sources):
         raise ShapeError(
-            "out shares memory with a table that the result is read from; give it memory of its own"
+            "out shares memory with a table or with ids that the result is made from; give it its own"
         )
     return out
 

@@ -41,6 +41,8 @@ class SparseAdagrad(RowOptimizer):
             [1.0000, 0.5000, 1.0000, 1.0000]])
     """
 
+    state_names = ("sum",)
+
     def __init__(
         self,
         params: Any,
@@ -111,6 +113,7 @@ class SparseRowWiseAdagrad(RowOptimizer):
     tensor([0., 4., 0., 0.])
     """
 
+    state_names = ("sum",)
     state_by_row = True
 
     def __init__(

@@ -57,6 +57,8 @@ class SparseAdamW(RowOptimizer):
             [1.0000, 0.4500, 1.0000, 1.0000]])
     """
 
+    state_names = ("exp_avg", "exp_avg_sq")
+
     def __init__(
         self,
         params: Any,
@@ -101,7 +103,8 @@ class SparseAdamW(RowOptimizer):
         if not touched.fits_kernels():
             raise TokenspaceError(
                 "SparseAdamW(exact=True) takes a contiguous table of floats on the CPU; found "
-                f"{touched.weight.dtype} on {touched.weight.device}. Use exact=False for this one"
+                f"{touched.weight.dtype} on {touched.weight.device}, {_gaps(touched.weight)}. "
+                "Use exact=False for this one"
             )
         idle = self._idle.get(touched.weight)
         if idle is None or _comes_from_other_processes():
@@ -215,6 +218,10 @@ def _adam(touched: Touched, state: dict[str, Any], step: AdamStep) -> None:
     touched.write(m, exp_avg)
     touched.write(v, exp_avg_sq)
     touched.write(step.decay * w - step.rate * m / (step.root * v.sqrt() + step.eps))
+
+
+def _gaps(weight: Tensor) -> str:
+    return "contiguous" if weight.is_contiguous() else "not contiguous"
 
 
 def _close(idle: dict[Tensor, IdleTable]) -> None:

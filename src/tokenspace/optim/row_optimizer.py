@@ -31,6 +31,8 @@ class RowOptimizer(Optimizer):
     gradients are looked at before any parameter is changed, so an error leaves everything as it was.
     """
 
+    state_names: tuple[str, ...] = ()
+    """What the state holds for a parameter, besides ``step``."""
     state_by_row = False
     """Whether the state has one number a row, not one for each of the parameter's."""
 
@@ -85,9 +87,10 @@ class RowOptimizer(Optimizer):
             if touched.weight.numel():
                 self.update(touched, settings)
 
-    def _check_state(self, weight: Tensor) -> None:
+    def _check_state(self, weight: Tensor, state: State | None = None) -> None:
         shape = weight.shape[:1] if self.state_by_row else weight.shape
-        for name, value in self.state.get(weight, {}).items():
+        state = self.state.get(weight, {}) if state is None else state
+        for name, value in state.items():
             if name != "step" and isinstance(value, Tensor) and value.shape != shape:
                 raise ShapeError(
                     f"the state {name!r} of a parameter {tuple(weight.shape)} is {tuple(value.shape)}; it "
@@ -154,6 +157,18 @@ class RowOptimizer(Optimizer):
                     "does not have; load it into the optimizer that made it"
                 )
             self.settings_of({**self.defaults, **group})
+        saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        weights = chain.from_iterable(group["params"] for group in self.param_groups)
+        for number, weight in zip(saved, weights, strict=False):  # torch says it if they are not as many
+            state = state_dict["state"].get(number, {})
+            held = {name for name, value in state.items() if value is not None}
+            unknown = sorted(held - {"step", *self.state_names})
+            if unknown:
+                raise ShapeError(
+                    f"this state holds {', '.join(unknown)}, which {type(self).__name__} does not have; load "
+                    "it into the optimizer that made it"
+                )
+            self._check_state(weight, state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.setdefault("_said", set())
