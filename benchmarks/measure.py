@@ -19,9 +19,6 @@ import numpy as np
 import torch
 
 THREADS = 2
-PAUSE = (
-    0.005  # seconds before each: OpenMP's threads spin on for a while, and would take the next one's cores
-)
 WARM = 3  # steps of each contender that are thrown away: compilation, first touches, optimizer states
 
 
@@ -151,8 +148,13 @@ def in_turn(
     contenders: Mapping[str, Step],
     effort: Effort,
     before: Mapping[str, Step] | None = None,
+    pause: float = 0.0,
 ) -> dict[str, Quartiles]:
-    """Milliseconds of each contender's step, as quartiles; ``before`` a step, untimed, what it needs."""
+    """Milliseconds of each contender's step, as quartiles; ``before`` a step, untimed, what it needs.
+
+    ``pause``: seconds between two steps, where contenders bring threads of their own: those of the last one
+    spin for some milliseconds, and would take the next one's cores.
+    """
     device, before = effort.device, before or {}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     order = list(contenders)
@@ -164,9 +166,9 @@ def in_turn(
             if step == 0:
                 started = time.perf_counter()
             for name in order if step % 2 == 0 else reversed(order):
+                time.sleep(pause)
                 if name in before:
                     before[name](step + WARM)
-                time.sleep(PAUSE)
                 milliseconds = _timed(contenders[name], step + WARM, device)
                 if step >= 0:
                     times[name].append(milliseconds)
