@@ -148,13 +148,8 @@ def in_turn(
     contenders: Mapping[str, Step],
     effort: Effort,
     before: Mapping[str, Step] | None = None,
-    pause: float = 0.0,
 ) -> dict[str, Quartiles]:
-    """Milliseconds of each contender's step, as quartiles; ``before`` a step, untimed, what it needs.
-
-    ``pause``: seconds between two steps, where contenders bring threads of their own: those of the last one
-    spin for some milliseconds, and would take the next one's cores.
-    """
+    """Milliseconds of each contender's step, as quartiles; ``before`` a step, untimed, what it needs."""
     device, before = effort.device, before or {}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     order = list(contenders)
@@ -166,7 +161,6 @@ def in_turn(
             if step == 0:
                 started = time.perf_counter()
             for name in order if step % 2 == 0 else reversed(order):
-                time.sleep(pause)
                 if name in before:
                     before[name](step + WARM)
                 milliseconds = _timed(contenders[name], step + WARM, device)

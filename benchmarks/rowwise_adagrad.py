@@ -44,7 +44,7 @@ def _row(size: Size, effort: Effort) -> Row:
     ids = made[0].ids
     check_equal(rows_at(ids, ours.weight), rows_at(ids, table), "a step of row-wise Adagrad")
     settle(optimizer)
-    times = in_turn(contenders, effort, pause=0.005)
+    times = in_turn(contenders, effort)
     used, positions = distinct(made), size.B * size.T
     return Row(
         "forward + backward + row-wise Adagrad",
