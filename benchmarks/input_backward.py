@@ -3,10 +3,10 @@
     python benchmarks/input_backward.py [--quick]
 
 Claim: 6 times as fast as torch eager with a row-sparse token gradient, 2 times with a dense one. Eager's is
-dense, as nn.Embedding's is unless it is told otherwise. Ours takes its zeros from the system as pages that
-nobody has written, so whoever reads it first pays for those: hence the rows "dense, then its norm". The row
-"torch eager, sparse=True" is for information: its gradient has a row per position, repeated ids not yet
-summed; that is left to the optimizer.
+dense, as nn.Embedding's is unless it is told otherwise. Past 1 GiB ours takes its zeros from the system as
+pages that nobody has written, so whoever reads it first pays for those: hence the rows "dense, then its
+norm". The row "torch eager, sparse=True" is for information: its gradient has a row per position, repeated
+ids not yet summed; that is left to the optimizer.
 """
 
 from __future__ import annotations

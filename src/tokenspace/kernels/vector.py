@@ -36,7 +36,6 @@ intrinsic: Any = extending.intrinsic  # its types know the definition, not the c
 
 LANES = 16
 _FLOAT = ir.FloatType()
-_INDEX = ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
