@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import torch
 
-from layers import check_equal, eager_token, our_token, rows_at, settle, training
-from measure import Effort, Row, Size, batches, copy_speed, copying, distinct, in_turn, upstream
+from measure import Effort, Row, Size, copy_speed
 from report import main
-from sparse_adam import LR, adam_floats
+from sparse_adam import LR, adam_floats, step_times
 from tokenspace.optim import SparseAdamW
 
 
@@ -23,24 +22,13 @@ def rows(effort: Effort) -> list[Row]:
 
 
 def _row(size: Size, effort: Effort) -> Row:
-    made, d_out = batches(size, effort), upstream(size, effort.device)
-    ours = our_token(size, sparse=True, device=effort.device)
-    eager = eager_token(ours, sparse=False)
-    optimizers = (
-        SparseAdamW(ours.parameters(), lr=LR, weight_decay=0.01, exact=True),
-        torch.optim.AdamW(eager.parameters(), lr=LR, weight_decay=0.01, fused=True),
+    times, used = step_times(
+        size,
+        effort,
+        lambda weights: SparseAdamW(weights, lr=LR, weight_decay=0.01, exact=True),
+        lambda weights: torch.optim.AdamW(weights, lr=LR, weight_decay=0.01, fused=True),
+        sparse_peer=False,
     )
-    contenders = {
-        "ours": training(ours, made, d_out, optimizers[0], segments=False),
-        "torch": training(eager, made, d_out, optimizers[1], segments=False),
-        "copy": copying(size, effort.device),
-    }
-    contenders["ours"](0), contenders["torch"](0)
-    ids = made[0].ids
-    check_equal(rows_at(ids, ours.weight), rows_at(ids, eager.weight), "a step of AdamW", strays=1e-3)
-    settle(*optimizers)
-    times = in_turn(contenders, effort)
-    used = distinct(made)
     return Row(
         "forward + backward + AdamW, `exact=True`",
         str(size),
