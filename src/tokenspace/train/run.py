@@ -1,0 +1,321 @@
+"""The folder beside an output that training needs to go on after a crash: its settings, corpus and state.
+
+==================== ===================================================================================
+``settings.json``    what the run was begun with. A folder without it is no run: it is written when the
+                     folder is made, and removed first when the run is over
+``corpus/``          the text as ids (``train/corpus.py``)
+``state.safetensors``  what is learned so far: replaced whole, and synced to disk, at each checkpoint
+``table.safetensors``  the table on its way to the output
+``lock``             held by the process that trains
+==================== ===================================================================================
+
+Whatever moment the process is killed at, the folder holds a run that goes on, or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokenspace.atomic import replacing
+from tokenspace.errors import OutputError
+from tokenspace.shown import shown
+
+if TYPE_CHECKING:
+    from tokenspace.table import Table
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes are then not told apart
+    _fcntl: ModuleType | None = None
+else:
+    _fcntl = fcntl
+
+FORMAT = 1
+_SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS = (
+    "settings.json",
+    "state.safetensors",
+    "table.safetensors",
+    "lock",
+    "corpus",
+)
+_NAMES = frozenset((_SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS))
+_DIFFERENCES = 3  # named in an error
+
+
+def folder_beside(output: str | os.PathLike[str]) -> Path:
+    """Where the run for ``output`` lies: ``t.training`` for ``t.safetensors``, and for ``t``."""
+    return _beside(output, ".training")
+
+
+def losses_beside(output: str | os.PathLike[str]) -> Path:
+    """Where the losses of the run for ``output`` are written: ``t.loss.jsonl`` for ``t.safetensors``."""
+    return _beside(output, ".loss.jsonl")
+
+
+class Run:
+    """One run's folder, locked while this object lives: ``with Run.begin(…) as run``.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     with Run.begin(Path(name) / "t.training", {"dim": 4}, resume=False) as run:
+    ...         run.save({"weight": np.ones((2, 4), np.float32)}, {"pieces": 7})
+    ...     with Run.begin(Path(name) / "t.training", {"dim": 4}, resume=True) as run:
+    ...         arrays, about = run.load()
+    ...         run.remove()
+    >>> arrays["weight"].shape, about
+    ((2, 4), {'pieces': 7})
+    """
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.folder = folder
+        self._lock: int | None = lock
+
+    @classmethod
+    def begin(cls, folder: Path, settings: dict[str, Any], resume: bool) -> Run:
+        """Make the folder and lock it; with ``resume``, go on with the run that is there, if one is.
+
+        ``settings`` are plain JSON values: what the result depends on. ``OutputError`` if the folder holds an
+        unfinished run and ``resume`` is False, a run of other settings, or files that no run put there; if
+        another process is at it; or if it can't be written.
+        """
+        settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+        made = _make(folder)
+        run = cls(folder, _locked(folder))
+        try:
+            before = run._settings()
+            if before is None:
+                run._clear()
+                with replacing(folder / _SETTINGS) as fresh:
+                    fresh.write_text(json.dumps({"format": FORMAT, "settings": settings}), "utf-8")
+            elif not resume:
+                raise OutputError(
+                    f"{shown(str(folder))} holds an unfinished run; go on with it (--resume, resume=True), "
+                    "or delete that folder to begin anew"
+                )
+            elif before != settings:
+                raise OutputError(
+                    f"{shown(str(folder))} holds a run with other settings "
+                    f"({_differences(before, settings)}); give the same ones to resume it, "
+                    "or delete that folder to begin anew"
+                )
+            else:
+                run._sweep()
+        except BaseException:
+            if made:
+                shutil.rmtree(folder, ignore_errors=True)
+            run.close()
+            raise
+        return run
+
+    @property
+    def corpus(self) -> Path:
+        """Where the corpus's files lie; made if it isn't there."""
+        path = self.folder / _CORPUS
+        path.mkdir(exist_ok=True)
+        return path
+
+    @property
+    def has_state(self) -> bool:
+        """Whether anything was saved to go on from."""
+        return (self.folder / _STATE).exists()
+
+    def save(self, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+        """Replace the state: after a crash it is this one or the one before. ``OutputError`` if it can't be.
+
+        ``about`` holds plain JSON values.
+        """
+        from safetensors.numpy import save_file
+
+        path = self.folder / _STATE
+        with disk_told(path), replacing(path) as fresh:
+            save_file(arrays, str(fresh), {"about": json.dumps(about)})
+
+    def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """The arrays (memory-mapped) and the remarks that were saved last; None if nothing was yet."""
+        from tokenspace.models.safetensors import open_file
+
+        if not self.has_state:
+            return None
+        file = open_file(self.folder / _STATE)
+        return {name: file.read(name) for name in file.tensors}, json.loads(file.metadata["about"])
+
+    def publish(self, table: Table, output: str | os.PathLike[str]) -> None:
+        """Save ``table`` at ``output``: written here, so that a crash leaves nothing there, then moved."""
+        from tokenspace.formats import native
+
+        fresh, target = self.folder / _TABLE, _followed(output)
+        with disk_told(target):
+            native.save(table, fresh)
+            try:
+                if target.exists():
+                    shutil.copymode(target, fresh)
+                fresh.replace(target)
+                _sync(target.parent)
+            except OSError as error:
+                raise OutputError(f"can't write {shown(str(target))}: {error.strerror}") from None
+
+    def remove(self) -> None:
+        """Delete the folder, once the output is safely there. ``OutputError`` if it can't be."""
+        try:
+            (self.folder / _SETTINGS).unlink(missing_ok=True)  # from here on it is no run
+            shutil.rmtree(self.folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise OutputError(f"can't remove {shown(str(self.folder))}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Let go of the folder, for other processes to take."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _settings(self) -> dict[str, Any] | None:
+        path = self.folder / _SETTINGS
+        try:
+            about = json.loads(path.read_text("utf-8"))
+            if about["format"] == FORMAT:
+                return about["settings"]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        raise OutputError(
+            f"{shown(str(path))} is not what this version of tokenspace writes there; "
+            "rename or delete that folder, or choose another output"
+        )
+
+    def _clear(self) -> None:
+        """Remove what a run that was killed while it began or ended left here; nothing of anyone else's."""
+        strange = [name for name in os.listdir(self.folder) if name not in _NAMES and not _half(name)]
+        if strange:
+            raise OutputError(
+                f"{shown(str(self.folder))} holds what no run put there ({shown(min(strange))}); "
+                "rename that folder, or choose another output"
+            )
+        for name in os.listdir(self.folder):
+            if name != _LOCK:
+                _delete(self.folder / name)
+
+    def _sweep(self) -> None:
+        """Remove half-written files."""
+        for name in os.listdir(self.folder):
+            if _half(name):
+                _delete(self.folder / name)
+
+
+@contextlib.contextmanager
+def disk_told(path: Path) -> Iterator[None]:
+    """A full disk, as any other error that the system tells of writing ``path``, as an ``OutputError``."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:  # no OSError, whatever happened
+        raise OutputError(f"can't write {shown(str(path))}: {error}") from None
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"can't write {shown(str(path))}: {error.strerror or error}") from None
+
+
+def _beside(output: str | os.PathLike[str], suffix: str) -> Path:
+    path = _followed(output)
+    return path.with_name((path.stem if path.suffix == ".safetensors" else path.name) + suffix)
+
+
+def _followed(output: str | os.PathLike[str]) -> Path:
+    """Through a link, so that it stays one, and what is moved there moves within one disk."""
+    path = Path(output)
+    return path.resolve() if path.is_symlink() else path
+
+
+def _make(folder: Path) -> bool:
+    """Whether the folder had to be made."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if folder.is_dir():
+            return False
+        raise OutputError(
+            f"can't make the folder {shown(str(folder))}: a file has that name; choose another output"
+        ) from None
+    except OSError as error:
+        raise OutputError(f"can't make the folder {shown(str(folder))}: {error.strerror}") from None
+    return True
+
+
+def _locked(folder: Path) -> int:
+    """A handle on the lock, held until it is closed. It is this folder's own: another run may remove both."""
+    path = folder / _LOCK
+    for _ in range(100):
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise OutputError(f"can't write {shown(str(path))}: {error.strerror}") from None
+        try:
+            if _fcntl is not None:
+                _fcntl.flock(handle, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except BlockingIOError:
+            os.close(handle)
+            raise OutputError(
+                f"another process is at the run in {shown(str(folder))}; "
+                "wait for it, or choose another output"
+            ) from None
+        except FileNotFoundError:
+            pass
+        os.close(handle)
+        _make(folder)
+    raise OutputError(f"other processes keep removing {shown(str(folder))}; choose another output")
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """The first settings that differ, as they were and as they are."""
+    keys = [key for key in before | now if before.get(key) != now.get(key)]
+    named = [f"{key} {_brief(before.get(key))} then, {_brief(now.get(key))} now" for key in keys]
+    more = f"; and {len(named) - _DIFFERENCES} more" if len(named) > _DIFFERENCES else ""
+    return "; ".join(named[:_DIFFERENCES]) + more
+
+
+def _brief(value: Any) -> str:
+    text = "default" if value is None else json.dumps(value, ensure_ascii=False)
+    return shown(text if len(text) <= 60 else f"{text[:60]}…")
+
+
+def _half(name: str) -> bool:
+    """Whether ``atomic`` or safetensors names a file so until it is whole."""
+    return name.startswith(".tmp") or (name.startswith(".") and name.endswith(".partial"))
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
