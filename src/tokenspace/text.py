@@ -1,30 +1,38 @@
-"""Plain text files: checked to be text before any work is done, and streamed line by line."""
+"""Plain text files, compressed or not: found, checked to be UTF-8, and streamed."""
 
 from __future__ import annotations
 
 import codecs
+import glob
+import gzip
 import hashlib
 import io
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from tokenspace.errors import CorpusError
+from tokenspace.errors import CorpusError, MissingExtra
 from tokenspace.shown import shown
 
-BLOCK = 1 << 20  # bytes read at a time, and characters of the longest line taken at once
+BLOCK = 1 << 20  # bytes of text taken at once, but for what it takes to end at a line's end
 Stream = BinaryIO | io.BufferedIOBase  # of bytes
 Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+_GZIP = (b"\x1f\x8b",)
+_ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + n, 0x2A, 0x4D, 0x18)) for n in range(16)))  # skippable frames
+_BITE = 2048  # bytes of zstd data at a time: they may stand for 64 MB of text
+_MARK = codecs.BOM_UTF8
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file that was read to its end and is UTF-8 text."""
+    """A file that was read to its end and is UTF-8 text; its bytes are those that lie there, compressed."""
 
     path: Path
     bytes: int
@@ -35,27 +43,134 @@ class TextFile:
         return {"name": self.path.name, "bytes": self.bytes, "sha256": self.sha256}
 
 
+class Block(NamedTuple):
+    """A part of a text, about a megabyte of UTF-8. ``ends_line``: False if its last line goes on."""
+
+    data: bytes
+    ends_line: bool
+
+    def lines(self) -> Iterator[str]:
+        """Its lines with their ends, each of which is written as a newline."""
+        return iter(io.StringIO(self.data.decode(), newline=None))
+
+
+class Reading:
+    """Text files read once, from the first to the last, so that a pipe will do.
+
+    ``paths`` are what ``find`` found. What is compressed with gzip or zstd, whatever its name, is read as
+    what it holds. Iterating gives blocks, cut at ends of lines; within a line of more than a megabyte they
+    are cut before a space or tab, and where there is none either, between two characters.
+
+    ``CorpusError`` names the first file that is missing, unreadable, damaged or no UTF-8 text, and the byte.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self.done: list[TextFile] = []
+        self.text_bytes = 0  # of the files done, once decompressed
+        self.size = _size(paths)
+        self._raw: _Hashed | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """How much was read; None where a file does not tell its size."""
+        if self.size is None:
+            return None
+        now = self._raw.size if self._raw is not None else 0
+        return min(1.0, (sum(file.bytes for file in self.done) + now) / max(self.size, 1))
+
+    def __iter__(self) -> Iterator[Block]:
+        for path in self._paths:
+            with _told(path), _opened(path) as stream:
+                self._raw = raw = _Hashed(stream)
+                yield from self._blocks(path, _decompressed(path, raw))
+                self.done.append(TextFile(path, raw.size, raw.sha256()))
+                self._raw = None
+
+    def _blocks(self, path: Path, pieces: Iterator[bytes]) -> Iterator[Block]:
+        held, offset = b"", 0  # what is not given yet, and its place in the text
+        for piece in pieces:
+            held += piece
+            if offset == 0 and len(held) >= len(_MARK) and held.startswith(_MARK):
+                held, offset = held[len(_MARK) :], len(_MARK)
+            while len(held) >= BLOCK:
+                end, ends_line = _cut(held)
+                yield _text(path, Block(held[:end], ends_line), offset)
+                offset += end
+                held = held[end:]
+        if offset == 0 and held.startswith(_MARK):
+            held, offset = held[len(_MARK) :], len(_MARK)
+        yield _text(path, Block(held, True), offset)
+        self.text_bytes += offset + len(held)
+
+
 def check(files: Files) -> list[TextFile]:
-    """Read every file once; ``CorpusError`` names the first that is missing, unreadable, or no UTF-8 text."""
-    paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    if not paths:
-        raise CorpusError("no text file was named; name one or more UTF-8 text files, one sentence a line")
-    return [_checked(Path(path)) for path in paths]
+    """Read every file once, as ``Reading`` does; none may be a pipe, as they will be read again."""
+    paths = find(files)
+    for path in paths:
+        if not _regular(path):
+            raise CorpusError(
+                f"{shown(str(path))} is not a regular file, and it is read more than once; "
+                "save what it gives first"
+            )
+    reading = Reading(paths)
+    for _ in reading:
+        pass
+    return reading.done
 
 
 def lines(files: Sequence[TextFile]) -> Iterator[str]:
-    """Every line, in order. A line longer than about a million characters comes in parts, cut at a space."""
-    for file in files:
-        with file.path.open(encoding="utf-8-sig") as text:
-            rest = ""
-            while part := text.readline(BLOCK):
-                line, rest = rest + part, ""
-                if len(part) == BLOCK and not part.endswith("\n"):
-                    cut = line.rfind(" ") + 1 or len(line)
-                    line, rest = line[:cut], line[cut:]
-                yield line
-            if rest:
-                yield rest
+    """Every line of files that were checked, in order; one of more than a megabyte comes in parts."""
+    for block in Reading([file.path for file in files]):
+        yield from block.lines()
+
+
+def find(files: Files) -> list[Path]:
+    """The files that ``files`` names: paths, patterns, and ``-`` for stdin.
+
+    Patterns hold ``*``, ``?``, ``[…]``, or ``**`` for any folders; what one matches is sorted, and it is an
+    error if it matches no file. A file whose own name looks like a pattern is found first.
+    """
+    names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    if not names:
+        raise CorpusError("no text file was named; name one or more UTF-8 text files, one sentence a line")
+    paths = [path for name in names for path in _matches(os.fspath(name))]
+    if sum(path is _STDIN for path in paths) > 1:
+        raise CorpusError("stdin (-) was named more than once, and it can be read only once")
+    return paths
+
+
+def _matches(name: str) -> list[Path]:
+    path = Path(name)
+    if name == "-":
+        return [_STDIN]
+    if not glob.has_magic(name) or os.path.lexists(path):
+        return [path]
+    found = [Path(match) for match in sorted(glob.glob(name, recursive=True)) if not os.path.isdir(match)]
+    if not found:
+        raise CorpusError(f"no file matches {shown(name)}; check the pattern, and where it starts from")
+    return found
+
+
+_STDIN = Path("stdin")  # as it is called in messages and provenance; known by identity
+
+
+def _size(paths: Sequence[Path]) -> int | None:
+    try:
+        return sum(path.stat().st_size for path in paths) if all(map(_regular, paths)) else None
+    except OSError:
+        return None  # opening it will tell
+
+
+def _regular(path: Path) -> bool:
+    """False for a pipe and for stdin; what can't be told is left to whoever opens it."""
+    if path is _STDIN:
+        return False
+    with _told(path):
+        mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise CorpusError(f"{shown(str(path))} is a directory; name the text files inside it")
+    return stat.S_ISREG(mode)
 
 
 def read(file: str | os.PathLike[str] | Stream, most: int) -> tuple[TextFile, str]:
@@ -76,53 +191,126 @@ def read(file: str | os.PathLike[str] | Stream, most: int) -> tuple[TextFile, st
 
 
 def _whole(path: Path, stream: Stream, most: int) -> tuple[TextFile, str]:
-    content = bytearray()
-    for block in _text_blocks(path, stream):
-        content += block
-        if len(content) > most:
-            raise CorpusError(
-                f"{shown(str(path))} holds more than {most:,} bytes, too many to be such a list"
-            )
-    return TextFile(path, len(content), hashlib.sha256(content).hexdigest()), content.decode("utf-8-sig")
+    content = stream.read(most + 1)
+    while len(content) <= most and (piece := stream.read(most + 1 - len(content))):
+        content += piece  # a raw stream gives what it has
+    if len(content) > most:
+        raise CorpusError(f"{shown(str(path))} holds more than {most:,} bytes, too many to be such a list")
+    text = _text(path, Block(content, True), 0).data.decode("utf-8-sig")
+    return TextFile(path, len(content), hashlib.sha256(content).hexdigest()), text
 
 
-def _checked(path: Path) -> TextFile:
-    digest = hashlib.sha256()
-    size = 0
-    with _told(path):
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise CorpusError(f"{shown(str(path))} is a directory; name the text files inside it")
-        if not stat.S_ISREG(status.st_mode):
-            raise CorpusError(
-                f"{shown(str(path))} is not a regular file, and it is read more than once; "
-                "save what it gives first"
-            )
-        with path.open("rb") as file:
-            for block in _text_blocks(path, file):
-                digest.update(block)
-                size += len(block)
-    return TextFile(path, size, digest.hexdigest())
+def _cut(held: bytes) -> tuple[int, bool]:
+    """Where ``held`` may be cut, as late as can be, and whether a line ends there."""
+    last = len(held) - 1
+    if end := held.rfind(b"\n") + 1 or held.rfind(b"\r", 0, last) + 1:  # \r\n is not cut
+        return end, True
+    if (end := max(held.rfind(b" ", 1), held.rfind(b"\t", 1))) > 0:
+        return end, False
+    while last > len(held) - 4 and held[last] & 0xC0 == 0x80:
+        last -= 1
+    return last, False
 
 
-def _text_blocks(path: Path, file: Stream) -> Iterator[bytes]:
-    """The file's bytes, each block once it is known to be UTF-8 text."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    size = 0
-    while block := file.read(BLOCK):
-        held = len(decoder.getstate()[0])  # bytes of a character that the last block cut
-        if (zero := block.find(0)) >= 0:
-            raise CorpusError(
-                f"{shown(str(path))} is not text: byte {size + zero:,} is zero; name a UTF-8 text file"
-            )
+def _text(path: Path, block: Block, offset: int) -> Block:
+    """``block``, once it is known to be UTF-8 text."""
+    zero = block.data.find(0)
+    if zero >= 0:
+        raise CorpusError(
+            f"{shown(str(path))} is not text: byte {offset + zero:,} is zero; name a UTF-8 text file"
+        )
+    if not block.data.isascii():
         try:
-            decoder.decode(block)
+            block.data.decode()
         except UnicodeDecodeError as error:
-            raise _not_utf8(path, size - held + error.start, error.object[error.start]) from None
-        size += len(block)
-        yield block
-    if cut := decoder.getstate()[0]:
-        raise _not_utf8(path, size - len(cut), cut[0])
+            raise _not_utf8(path, offset + error.start, block.data[error.start]) from None
+    return block
+
+
+class _Hashed(io.RawIOBase):
+    """What is read of a stream, hashed on the way."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream, self._digest = stream, hashlib.sha256()
+        self.size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._stream.read(len(buffer))
+        buffer[: len(piece)] = piece
+        self._digest.update(piece)
+        self.size += len(piece)
+        return len(piece)
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Stream]:
+    if path is _STDIN:
+        if sys.stdin is None:
+            raise CorpusError("stdin (-) is closed; name a file")
+        yield sys.stdin.buffer
+        return
+    if path.is_dir():
+        raise CorpusError(f"{shown(str(path))} is a directory; name the text files inside it")
+    with path.open("rb") as stream:
+        yield stream
+
+
+def _decompressed(path: Path, raw: _Hashed) -> Iterator[bytes]:
+    """The text's bytes, about ``BLOCK`` at a time; the first ones tell what they are compressed with."""
+    stream: io.BufferedReader = io.BufferedReader(raw, BLOCK)
+    head = stream.peek(4)
+    if head.startswith(_GZIP):
+        yield from _gunzipped(path, stream)
+    elif head.startswith(_ZSTD):
+        yield from _zstd_frames(path, stream)
+    else:
+        while piece := stream.read(BLOCK):
+            yield piece
+
+
+def _gunzipped(path: Path, stream: io.BufferedReader) -> Iterator[bytes]:
+    try:
+        with gzip.GzipFile(fileobj=stream) as members:
+            while piece := members.read(BLOCK):
+                yield piece
+    except EOFError:
+        raise _damaged(path, "gzip", "it ends too early") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise _damaged(path, "gzip", str(error)) from None
+
+
+def _zstd_frames(path: Path, stream: io.BufferedReader) -> Iterator[bytes]:
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        raise MissingExtra(f"reading {shown(str(path))}, which is compressed with zstd,", "train") from None
+    decompressor = zstandard.ZstdDecompressor()
+    frame, pieces, size = None, [], 0
+    try:
+        while bite := stream.read(_BITE):
+            while bite:
+                frame = frame or decompressor.decompressobj()
+                pieces.append(frame.decompress(bite))
+                size += len(pieces[-1])
+                bite, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+            if size >= BLOCK:
+                yield b"".join(pieces)
+                pieces, size = [], 0
+    except zstandard.ZstdError as error:
+        raise _damaged(path, "zstd", str(error)) from None
+    if frame is not None:
+        raise _damaged(path, "zstd", "it ends too early")
+    yield b"".join(pieces)
+
+
+def _damaged(path: Path, kind: str, fault: str) -> CorpusError:
+    return CorpusError(f"{shown(str(path))} is damaged {kind} data: {fault}; get or make it again")
 
 
 @contextmanager

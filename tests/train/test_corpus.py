@@ -6,7 +6,7 @@ import pytest
 from tokenspace import text
 from tokenspace.errors import CorpusError
 from tokenspace.tokenizer import Tokenizer
-from tokenspace.train import corpus
+from tokenspace.train import corpus, corpus_encoding
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def tokenizer():
     return Tokenizer.train_from_iterator(["a b c d e f g"])
 
 
-def sentences(encoded: corpus.Corpus) -> list[list[int]]:
+def sentences(encoded: corpus.Encoded) -> list[list[int]]:
     return [part.tolist() for part in np.split(encoded.ids, encoded.offsets[1:-1])]
 
 
@@ -39,7 +39,7 @@ def test_a_long_sentence_is_cut_into_equal_parts_and_keeps_every_token(tokenizer
 def test_encoding_in_blocks_changes_nothing(tokenizer, monkeypatch):
     texts = [f"a b {'c d ' * (n % 5)}x" if n % 3 else "" for n in range(100)]
     whole = corpus.encode(texts, tokenizer, longest=6)
-    monkeypatch.setattr(corpus, "_LINES_TOGETHER", 7)
+    monkeypatch.setattr(corpus_encoding, "_LINES_TOGETHER", 7)
     blocks = corpus.encode(iter(texts), tokenizer, longest=6)
     np.testing.assert_array_equal(blocks.ids, whole.ids)
     np.testing.assert_array_equal(blocks.offsets, whole.offsets)

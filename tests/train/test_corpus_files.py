@@ -1,0 +1,96 @@
+"""A corpus on disk: what is read back is what was written, and a damaged one is noticed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tokenspace.errors import CorpusError
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.train.corpus import Corpus, open_corpus, prepare
+
+
+def made(folder, *files, **settings) -> Corpus:
+    choices = {"tokenizer": None, "min_count": 1, "lowercase": True, "threads": 2} | settings
+    return prepare(files, folder, **choices)
+
+
+@pytest.fixture
+def corpus(write, tmp_path, rng):
+    text = "".join(" ".join(rng.choice(list("abcdefgh"), rng.integers(0, 12))) + "\n" for _ in range(500))
+    (tmp_path / "corpus").mkdir()
+    return made(tmp_path / "corpus", write("text.txt", text))
+
+
+def whole(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    return corpus.piece(0, corpus.sentences)
+
+
+def test_sentences_are_read_back_in_pieces_and_by_token(corpus):
+    ids, offsets = whole(corpus)
+    assert ids.dtype == np.int32
+    assert offsets.dtype == np.int64
+    assert len(ids) == corpus.tokens == corpus.counts.sum()
+    assert len(offsets) == corpus.sentences + 1
+    piece, starts = corpus.piece(17, 40)
+    np.testing.assert_array_equal(piece, ids[offsets[17] : offsets[40]])
+    np.testing.assert_array_equal(starts, offsets[17:41] - offsets[17])
+    np.testing.assert_array_equal(corpus.ids(100, 250), ids[100:250])
+    np.testing.assert_array_equal(corpus.counts, np.bincount(ids, minlength=len(corpus.tokenizer.vocab)))
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 100, 10_000_000])
+@pytest.mark.parametrize("at_once", [3, 1 << 20])
+def test_cuts_are_those_of_the_whole_array(corpus, tokens, at_once, monkeypatch):
+    monkeypatch.setattr("tokenspace.train.corpus._OFFSETS_AT_ONCE", at_once)
+    _, offsets = whole(corpus)
+    marks = np.arange(0, offsets[-1], tokens)
+    expected = np.unique(np.append(np.searchsorted(offsets, marks), len(offsets) - 1))
+    first, before = corpus.cuts(tokens)
+    np.testing.assert_array_equal(first, expected)
+    np.testing.assert_array_equal(before, offsets[expected])
+
+
+def test_a_finished_corpus_is_opened_again_as_it_was(corpus):
+    again = open_corpus(corpus.folder)
+    assert again.tokenizer.to_json() == corpus.tokenizer.to_json()
+    np.testing.assert_array_equal(again.counts, corpus.counts)
+    names = ("folder", "tokens", "sentences", "sources", "min_count", "notes")
+    assert [getattr(again, name) for name in names] == [getattr(corpus, name) for name in names]
+
+
+def test_a_folder_without_its_manifest_is_no_corpus(corpus):
+    (corpus.folder / "corpus.json").unlink()
+    assert open_corpus(corpus.folder) is None
+
+
+@pytest.mark.parametrize("name", ["ids", "offsets", "counts"])
+def test_a_file_that_was_cut_is_named(corpus, name):
+    path = corpus.folder / name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorpusError, match=rf"{name} has .* bytes where .* were written; remove the folder"):
+        open_corpus(corpus.folder)
+    if name != "counts":
+        with pytest.raises(CorpusError, match=f"{name} was cut since it was written"):
+            corpus.piece(0, corpus.sentences)
+
+
+def test_a_failed_preparation_leaves_no_corpus_not_even_the_one_before(corpus, write):
+    with pytest.raises(CorpusError, match="byte 3 is zero"):
+        made(corpus.folder, write("zero.txt", b"a b\0"))
+    assert open_corpus(corpus.folder) is None
+
+
+def test_a_given_tokenizer_is_kept_as_it_is(write, tmp_path):
+    tokenizer = Tokenizer.train_from_iterator(["a b c"])
+    corpus = made(tmp_path, write("text.txt", "c b x a\n"), tokenizer=tokenizer, min_count=None)
+    assert [corpus.tokenizer.vocab[i] for i in whole(corpus)[0]] == ["c", "b", "a"]
+    assert corpus.tokenizer.to_json() == tokenizer.to_json()
+    assert corpus.min_count is None
+    assert json.loads((tmp_path / "corpus.json").read_text())["tokens"] == 3
+
+
+def test_words_alone_on_their_lines_are_no_text_to_train_on(write, tmp_path):
+    corpus = made(tmp_path, write("list.txt", "a\nb\n"))
+    with pytest.raises(CorpusError, match=r"no line of the corpus has two known tokens \(2, each alone"):
+        corpus.check_trainable()
