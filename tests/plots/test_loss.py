@@ -88,7 +88,8 @@ def test_the_figure_holds_the_events_of_a_run(write):
     told: list = []
     path = write("text.txt", "the cat chased the mouse\nthe king ruled the land\n" * 500)
     ts.train.skipgram([path], dim=8, epochs=4, threads=1, snapshots=3, progress=told.append)
-    assert len(told) >= 4  # one at least before each snapshot
     (line,) = ts.plots.loss(told).data
+    told = [event for event in told if event.phase == "training"]
+    assert len(told) >= 4  # one at least before each snapshot
     assert line.x.tolist() == [event.tokens for event in told]
     assert line.y.tolist() == [event.loss for event in told]

@@ -81,7 +81,7 @@ def test_the_provenance_says_what_made_the_table(two_topics):
     assert json.loads(json.dumps(about)) == about
     assert about["settings"] == {
         "dim": 20, "epochs": 1, "window": 5, "negative": 3, "sample": 1e-3, "min_count": 1, "lowercase": True,
-        "threads": 1, "seed": 7, "alpha": 0.025, "min_alpha": 1e-4,
+        "threads": 1, "seed": 7, "alpha": 0.025, "min_alpha": 1e-4, "words": "word",
     }  # fmt: skip
     assert about["notes"] == [f"minimum count 1, chosen for {two_topics.stat().st_size:,} bytes of text"]
     assert [file["name"] for file in about["corpus"]] == ["topics.txt"]
@@ -115,9 +115,15 @@ def test_a_given_tokenizer_brings_its_vocabulary(two_topics):
 
 
 def test_progress_rises_to_the_end_with_a_falling_loss(two_topics, monkeypatch):
-    monkeypatch.setattr(sys.modules["tokenspace.train.skipgram"], "SECONDS_BETWEEN_EVENTS", 0.0)
+    monkeypatch.setattr(sys.modules["tokenspace.train.training"], "SECONDS_BETWEEN_EVENTS", 0.0)
     events = []
     table = small(two_topics, epochs=6, progress=events.append)
+    before = [event for event in events if event.phase != "training"]
+    assert {event.phase for event in before} <= {"counting", "encoding"}
+    assert before
+    assert events[: len(before)] == before
+    assert all(event.fraction == event.tokens == 0 and np.isnan(event.loss) for event in before)
+    del events[: len(before)]
     assert [event.fraction for event in events] == sorted(event.fraction for event in events)
     assert len(events) >= 12
     last = events[-1]
@@ -141,7 +147,7 @@ def test_snapshots_are_evenly_spaced_and_show_the_table_being_learned(two_topics
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_gives_the_table_as_it_is_and_says_so(two_topics, threads, monkeypatch):
-    monkeypatch.setattr(sys.modules["tokenspace.train.skipgram"], "SECONDS_BETWEEN_EVENTS", 0.0)
+    monkeypatch.setattr(sys.modules["tokenspace.train.training"], "SECONDS_BETWEEN_EVENTS", 0.0)
 
     def interrupt(event):
         if event.fraction > 0.3:
@@ -158,7 +164,7 @@ def test_a_real_ctrl_c_is_answered_within_a_second(two_topics):
         import os, signal, threading, time
         from tokenspace.train import skipgram
         def interrupt_soon(event):
-            if not began:
+            if not began and event.phase == "training":
                 began.append(time.monotonic() + 0.3)
                 threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
         began = []

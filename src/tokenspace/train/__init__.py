@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tokenspace.train.skipgram import Progress, skipgram
+from tokenspace.train.progress import Progress
+from tokenspace.train.skipgram import skipgram
 
 __all__ = ["Progress", "skipgram"]

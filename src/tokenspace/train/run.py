@@ -28,6 +28,7 @@ import numpy as np
 from tokenspace.atomic import replacing
 from tokenspace.errors import OutputError
 from tokenspace.shown import shown
+from tokenspace.train.corpus import open_corpus
 
 if TYPE_CHECKING:
     from tokenspace.table import Table
@@ -116,6 +117,24 @@ class Run:
             run.close()
             raise
         return run
+
+    @staticmethod
+    def lies_in(folder: Path) -> bool:
+        """Whether ``folder`` holds a run that is not over."""
+        return (folder / _SETTINGS).exists()
+
+    @classmethod
+    def clear(cls, folder: Path) -> None:
+        """Remove what a run that was killed while it began or ended may have left of ``folder``."""
+        if folder.is_dir() and not cls.lies_in(folder):
+            with cls(folder, _locked(folder)) as run:
+                run._clear()
+                run.remove()
+
+    @property
+    def has_corpus(self) -> bool:
+        """Whether the text was made a corpus, to the end."""
+        return (self.folder / _CORPUS).exists() and open_corpus(self.corpus) is not None
 
     @property
     def corpus(self) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tokenspace.errors import ShapeError
@@ -22,12 +22,18 @@ _WHOLE = {
 }
 
 
+WORDS = ("word", "whitespace")  # kinds of words that are learned with a minimum count
+
+
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings of one run; ``min_count`` and ``lowercase`` are None where the tokenizer was given."""
+    """Checked settings of one run. ``epochs`` and ``min_count`` are None until the corpus tells.
+
+    Where the tokenizer was given, ``min_count``, ``lowercase`` and ``words`` are None for good.
+    """
 
     dim: int
-    epochs: int
+    epochs: int | None
     window: int
     negative: int
     sample: float
@@ -37,6 +43,61 @@ class Settings:
     seed: int
     alpha: float
     min_alpha: float
+    words: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        """For a table's provenance; ``words`` only where words were learned."""
+        description = asdict(self)
+        if self.words is None:
+            del description["words"]
+        return description
+
+
+def checked(
+    *,
+    dim: Any,
+    epochs: Any,
+    window: Any,
+    negative: Any,
+    sample: Any,
+    min_count: Any,
+    lowercase: bool,
+    words: Any,
+    threads: Any,
+    seed: Any,
+    alpha: Any,
+    min_alpha: Any,
+    tokenizer_given: bool,
+    init_dim: int | None,
+) -> Settings:
+    """The settings that were asked for; ``ShapeError`` if one can't be, or two don't go together.
+
+    ``dim`` None is ``init_dim``, the width of the table to begin with, or 100.
+    """
+    if tokenizer_given and min_count is not None:
+        raise ShapeError("min_count chooses a vocabulary, and a tokenizer has its own: give one or the other")
+    words = one_of("words", words, WORDS)
+    dim = whole("dim", (100 if init_dim is None else init_dim) if dim is None else dim)
+    if init_dim is not None and init_dim != dim:
+        raise ShapeError(
+            f"the table to begin with has width {init_dim:,}, and dim is {dim:,}; "
+            f"leave dim out, or make it {init_dim:,}"
+        )
+    alpha = real("alpha", alpha, 1e-9, 10.0)
+    return Settings(
+        dim=dim,
+        epochs=None if epochs is None else whole("epochs", epochs),
+        window=whole("window", window),
+        negative=whole("negative", negative),
+        sample=real("sample", sample, 0.0, 1.0),
+        min_count=None if min_count is None else whole("min_count", min_count),
+        lowercase=None if tokenizer_given else bool(lowercase),
+        threads=whole("threads", threads),
+        seed=whole("seed", seed),
+        alpha=alpha,
+        min_alpha=real("min_alpha", min_alpha, 0.0, alpha),
+        words=None if tokenizer_given else words,
+    )
 
 
 def whole(name: str, value: Any) -> int:
@@ -72,6 +133,19 @@ def real(name: str, value: Any, low: float, high: float) -> float:
     if not low <= number <= high:
         raise ShapeError(f"{name} must be a number from {low:g} to {high:g}, found {value!r}")
     return number
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """``value`` if it is allowed.
+
+    >>> one_of("words", "letters", WORDS)
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.ShapeError: words must be one of word, whitespace; found 'letters'
+    """
+    if not isinstance(value, str) or value not in allowed:
+        raise ShapeError(f"{name} must be one of {', '.join(allowed)}; found {value!r}")
+    return value
 
 
 def default_min_count(corpus_bytes: int) -> int:

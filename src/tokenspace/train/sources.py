@@ -1,0 +1,51 @@
+"""Whether the text is still what a run began with."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenspace import text
+from tokenspace.errors import CorpusError
+from tokenspace.shown import shown
+
+
+def check_unchanged(files: text.Files, before: Sequence[dict[str, Any]]) -> None:
+    """``CorpusError`` unless ``files`` are those of ``before`` (``TextFile.description``), byte for byte.
+
+    What was read from stdin is not compared: it can't be read twice.
+    """
+    names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    found: list[Path | None] = []
+    for name in names:
+        found += [None] if os.fspath(name) == "-" else text.find(name)
+    if len(found) != len(before):
+        raise _changed(f"there are {len(found):,} files now, and there were {len(before):,}")
+    for path, known in zip(found, before, strict=True):
+        if path is not None:
+            _check(path, known)
+
+
+def _check(path: Path, known: dict[str, Any]) -> None:
+    if path.name != known["name"]:
+        raise _changed(f"where {shown(known['name'])} was, {shown(path.name)} is now")
+    try:
+        size = path.stat().st_size
+        if size != known["bytes"]:
+            raise _changed(f"{shown(str(path))} has {size:,} bytes now, and had {known['bytes']:,}")
+        with path.open("rb") as file:
+            same = hashlib.file_digest(file, "sha256").hexdigest() == known["sha256"]
+    except OSError as error:
+        raise _changed(f"{shown(str(path))} can't be read any more: {error.strerror}") from None
+    if not same:
+        raise _changed(f"{shown(str(path))} has other bytes now")
+
+
+def _changed(how: str) -> CorpusError:
+    return CorpusError(
+        f"the text has changed since this run began ({how}); bring it back to resume, "
+        "or train without --resume (resume=True)"
+    )
