@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tokenspace.errors import ShapeError
 from tokenspace.nn import LMHead, TransformerInput
 from tokenspace.nn.initializers import normal_
+from tokenspace.train.language_model_settings import check_heads
 
 STD = 0.02  # of every matrix, as in GPT-2
 
@@ -34,10 +34,7 @@ class Decoder(nn.Module):
     def __init__(
         self, rows: int, dim: int, layers: int, heads: int, context: int, dropout: float = 0.0
     ) -> None:
-        if dim % heads:
-            raise ShapeError(
-                f"{heads:,} heads can't share a width of {dim:,} evenly; take as many as divide it"
-            )
+        check_heads(dim, heads)
         super().__init__()
         self.input = TransformerInput.from_recipe("gpt2", vocab_size=rows, d_model=dim, max_positions=context)
         self.input.dropout = nn.Dropout(dropout) if dropout else None

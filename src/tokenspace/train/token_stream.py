@@ -1,0 +1,111 @@
+"""A corpus as one stream of tokens for a language model, and the part of it that is held out.
+
+After each sentence comes a token that says so, and one stands before the first: where a text ends is to be
+learned too. The streams lie in files (little-endian int32), of which windows are read; their size is bounded
+by the disk alone.
+
+The held-out part is taken from all over the corpus, a run of neighboring sentences at each place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tokenspace.atomic import replacing
+from tokenspace.errors import CorpusError
+from tokenspace.shapes import Array, Int
+from tokenspace.train.corpus import Corpus
+
+LONGEST_PIECE = 10_000  # tokens
+LEAST_PLACES = 20  # from which the held-out part is taken, where there are as many sentences
+MOST_HELD_OUT = 200_000  # tokens: enough to measure by, and scored in half a minute
+_ID = np.dtype("<i4")
+
+
+class TokenStream:
+    """A file of ids, opened to read windows of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY)
+        self.tokens = os.fstat(self._file).st_size // _ID.itemsize
+
+    def windows(self, starts: Int[Array, " B"], length: int) -> Int[Array, "B T"]:
+        """``length`` tokens (int32) from each of these places on."""
+        size = length * _ID.itemsize
+        read = [os.pread(self._file, size, int(start) * _ID.itemsize) for start in starts]
+        return np.frombuffer(b"".join(read), _ID).reshape(len(read), length)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+
+class Streams(NamedTuple):
+    """What is learned from, and what is measured by (None where nothing is held out)."""
+
+    training: TokenStream
+    held_out: TokenStream | None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for stream in self:
+            if stream is not None:
+                stream.close()
+
+
+def write(
+    corpus: Corpus, end: int, held_out: float, folder: Path, stop: Callable[[], bool] = lambda: False
+) -> Streams:
+    """Split ``corpus`` in two streams, files in ``folder``; those of an earlier call are taken as they are.
+
+    ``held_out``: the share of the tokens that is held out, but no more than 200,000 tokens. ``CorpusError``
+    if the corpus has too few sentences for that. ``KeyboardInterrupt`` if ``stop()`` says so.
+    """
+    paths = folder / "training.ids", folder / "held_out.ids"
+    if not paths[0].exists() or (held_out and not paths[1].exists()):
+        _write(corpus, end, held_out, paths, stop)
+    return Streams(TokenStream(paths[0]), TokenStream(paths[1]) if held_out else None)
+
+
+def _write(
+    corpus: Corpus, end: int, held_out: float, paths: tuple[Path, Path], stop: Callable[[], bool]
+) -> None:
+    held_out = min(held_out, MOST_HELD_OUT / corpus.tokens)
+    size = min(LONGEST_PIECE, max(1, int(corpus.tokens * held_out / LEAST_PLACES)))
+    sentences, _ = corpus.cuts(size)
+    held = _evenly(len(sentences) - 1, held_out)
+    if held_out and not 0 < held.sum() < len(held):
+        raise CorpusError(
+            f"{len(held):,} sentences can't be split into a part to learn from and {held_out:.2%} to measure "
+            "by; hold out a larger share, or nothing (held_out 0), or add text"
+        )
+    first = np.array([end], _ID).tobytes()
+    with (
+        replacing(paths[1]) as fresh_held,
+        replacing(paths[0]) as fresh,
+        fresh.open("wb") as training,
+        fresh_held.open("wb") as measuring,
+    ):
+        training.write(first)
+        measuring.write(first)
+        for piece, apart in enumerate(held):
+            if stop():
+                raise KeyboardInterrupt
+            ids, offsets = corpus.piece(int(sentences[piece]), int(sentences[piece + 1]))
+            stream = np.insert(ids, offsets[1:], end).astype(_ID)
+            (measuring if apart else training).write(stream.tobytes())
+
+
+def _evenly(pieces: int, share: float) -> np.ndarray:
+    """``share`` of the pieces as booleans (P,), the first from the middle of the first stretch.
+
+    >>> _evenly(8, 0.25).astype(int)
+    array([0, 1, 0, 0, 0, 1, 0, 0])
+    """
+    marks = np.floor((np.arange(pieces + 1)) * share + 0.5)
+    return np.diff(marks) > 0
