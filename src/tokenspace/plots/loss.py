@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from tokenspace.errors import ShapeError
+from tokenspace import text
+from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.plots.page import plotly_objects
 from tokenspace.shapes import Array, Float
+from tokenspace.shown import shown
 
 if TYPE_CHECKING:
     import plotly.graph_objects
 
 HEIGHT = 8  # lines of the drawing
 WIDTH = 72  # columns at most
+LARGEST_FILE = 2**28  # bytes of losses
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # a braille character's dots by column and row
 
 
@@ -66,6 +71,18 @@ class LossCurve:
             np.array([float(event.loss) for event in points]),
             until,
         )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> LossCurve:
+        """From the file that training writes beside its table (t.loss.jsonl), also while it is written.
+
+        Lines without a loss, which hold scores, are left out. ``TableFormatError`` names the line that is
+        none of these, ``CorpusError`` a file that can't be read; ``ShapeError`` as for ``of``.
+        """
+        _, content = text.read(path, LARGEST_FILE)
+        lines = content.split("\n")[:-1]  # a line without its end is being written
+        points = [_point(path, n, line) for n, line in enumerate(lines, start=1)]
+        return cls.of([point for point in points if point is not None])
 
     def figure(self) -> plotly.graph_objects.Figure:
         """As a plotly line; ``MissingExtra`` without plotly."""
@@ -126,6 +143,28 @@ class LossCurve:
         low, high = self.losses.min(), self.losses.max()
         fallen = (high - np.interp(np.arange(filled[0], columns), filled, means)) / ((high - low) or 1.0)
         return int(filled[0]), np.rint(fallen * (rows - 1)).astype(int).tolist()
+
+
+class _Point(NamedTuple):
+    tokens: int
+    loss: float
+    epoch: int
+    epochs: int
+
+
+def _point(path: str | os.PathLike[str], number: int, line: str) -> _Point | None:
+    """A line of a file of losses; None if it has no loss."""
+    try:
+        about: dict[str, Any] = json.loads(line)
+        if "loss" not in about:
+            return None
+        tokens, epoch, epochs = (int(about[key]) for key in ("tokens", "epoch", "epochs"))
+        return _Point(tokens, float(about["loss"]), epoch, epochs)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise TableFormatError(
+            f"{shown(os.fspath(path))}, line {number:,} is no loss: a JSON object with tokens, epoch, epochs "
+            f"and loss; found {line[:60]!r}"
+        ) from None
 
 
 def loss(events: Sequence[Event]) -> plotly.graph_objects.Figure:

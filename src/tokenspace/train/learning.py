@@ -29,7 +29,6 @@ from tokenspace.train.progress import Preparation, Progress, training_guess
 from tokenspace.train.run import Run, disk_told, losses_beside
 from tokenspace.train.scores import Evaluation, said
 from tokenspace.train.settings import Settings, default_epochs
-from tokenspace.train.sources import check_unchanged
 from tokenspace.train.training import Training
 
 OBJECTIVE = "skip-gram with negative sampling"
@@ -67,7 +66,8 @@ class Asked:
 
 
 def learned(kernel: ModuleType, asked: Asked, folder: Path, run: Run | None, output: Path | None) -> Table:
-    corpus = _prepared(kernel, asked, folder, run)
+    corpus = _prepared(kernel, asked, folder)
+    corpus.check_trainable()
     settings = replace(asked.settings, min_count=corpus.min_count)
     notes = list(corpus.notes)
     if settings.epochs is None:
@@ -202,11 +202,9 @@ def _save(run: Run, training: Training, scores: list[dict[str, Any]]) -> None:
 # ── the text ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _prepared(kernel: ModuleType, asked: Asked, folder: Path, run: Run | None) -> Corpus:
-    """The corpus that lies in ``folder``, of the same text; made if there is none."""
-    corpus = open_corpus(folder)
-    if corpus is not None:
-        check_unchanged(asked.files, [source.description() for source in corpus.sources])
+def _prepared(kernel: ModuleType, asked: Asked, folder: Path) -> Corpus:
+    """The corpus that lies in ``folder``; made if there is none."""
+    if (corpus := open_corpus(folder)) is not None:
         return corpus
     settings = asked.settings
     with disk_told(folder):

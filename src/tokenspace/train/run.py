@@ -240,6 +240,22 @@ class Run:
 
 
 @contextlib.contextmanager
+def kept_if_of_use(run: Run) -> Iterator[None]:
+    """After an error within, the run's folder stays only if there is something in it to go on from."""
+    try:
+        yield
+    except OutputError as error:
+        if run.has_state or run.has_corpus:
+            raise OutputError(f"{error}; mend that, then go on with --resume (resume=True)") from None
+        run.remove()
+        raise
+    except BaseException:
+        if not run.has_state:
+            run.remove()
+        raise
+
+
+@contextlib.contextmanager
 def disk_told(path: Path) -> Iterator[None]:
     """A full disk, as any other error that the system tells of writing ``path``, as an ``OutputError``."""
     from safetensors import SafetensorError

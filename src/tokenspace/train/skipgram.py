@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
-from tokenspace import formats, text
+from tokenspace import text
 from tokenspace.atomic import check_writable
-from tokenspace.errors import CorpusError, MissingExtra, OutputError, ShapeError
+from tokenspace.errors import MissingExtra, ShapeError
 from tokenspace.kernels import threads as pool
 from tokenspace.shown import shown
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.train.finished import finished
 from tokenspace.train.learning import OBJECTIVE, Asked, learned
 from tokenspace.train.progress import Progress
-from tokenspace.train.run import Run, folder_beside
+from tokenspace.train.run import Run, folder_beside, kept_if_of_use
 from tokenspace.train.scores import Evaluation
 from tokenspace.train.settings import checked, real, whole
-from tokenspace.train.sources import check_unchanged
+from tokenspace.train.sources import check_same_text
 
 
 def skipgram(
@@ -124,57 +124,14 @@ def skipgram(
     check_writable(output)
     folder = folder_beside(output)
     if resume and not Run.lies_in(folder) and Path(output).exists():
-        table = _finished(asked, Path(output))
+        table = finished(output, OBJECTIVE, settings.described(), asked.files)
         Run.clear(folder)
+        asked.note(f"{shown(os.fspath(output))} is finished: there is nothing to resume, nothing was changed")
         return table
-    with Run.begin(folder, asked.described(), resume) as run, _kept_if_of_use(run):
-        return learned(kernel, asked, run.corpus, run, Path(output))
-
-
-def _finished(asked: Asked, output: Path) -> Table:
-    """The table at ``output``, if it is what this run would make. ``OutputError`` if it is another."""
-    table = formats.load(output)
-    made, name = table.provenance, shown(str(output))
-    wanted = {key: value for key, value in asked.settings.described().items() if value is not None}
-    settings = made.get("settings", {})
-    differing = [key for key, value in wanted.items() if settings.get(key) != value]
-    if made.get("objective") != OBJECTIVE or differing:
-        what = "is no table of such a run"
-        if made.get("objective") == OBJECTIVE:
-            key = differing[0]
-            what = f"was made with other settings ({key} {settings.get(key)!r}, not {wanted[key]!r})"
-        raise OutputError(
-            f"there is no run to resume, and {name} {what}; choose another output, or train without --resume "
-            "(resume=True) to replace it"
-        )
-    if "interrupted_at" in made:
-        raise OutputError(
-            f"{name} was interrupted when {made['interrupted_at']:.0%} was done, and the folder to resume it "
-            "from is gone; train without --resume (resume=True)"
-        )
-    check_unchanged(asked.files, made["corpus"])
-    asked.note(f"{name} is finished: there is nothing to resume, and nothing was changed")
-    return table
-
-
-@contextlib.contextmanager
-def _kept_if_of_use(run: Run) -> Iterator[None]:
-    """After an error the run's folder stays if there is something in it to go on from."""
-    try:
-        yield
-    except OutputError as error:
-        if run.has_state or run.has_corpus:
-            raise OutputError(f"{error}; mend that, then go on with --resume (resume=True)") from None
-        run.remove()
-        raise
-    except CorpusError:
-        if not run.has_state and not run.has_corpus:  # if there is one, it is the text that has changed
-            run.remove()
-        raise
-    except BaseException:
-        if not run.has_state:
-            run.remove()
-        raise
+    with Run.begin(folder, asked.described(), resume) as run:
+        check_same_text(run.corpus, asked.files)
+        with kept_if_of_use(run):
+            return learned(kernel, asked, run.corpus, run, Path(output))
 
 
 def _kernel() -> ModuleType:

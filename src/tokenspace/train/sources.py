@@ -11,6 +11,13 @@ from typing import Any
 from tokenspace import text
 from tokenspace.errors import CorpusError
 from tokenspace.shown import shown
+from tokenspace.train.corpus import open_corpus
+
+
+def check_same_text(folder: Path, files: text.Files) -> None:
+    """``CorpusError`` if a finished corpus lies in ``folder`` and was made of other text than ``files``."""
+    if (corpus := open_corpus(folder)) is not None:
+        check_unchanged(files, [source.description() for source in corpus.sources])
 
 
 def check_unchanged(files: text.Files, before: Sequence[dict[str, Any]]) -> None:
