@@ -50,12 +50,12 @@ class KneserNey:
     """
 
     def __init__(self, ids: np.ndarray, end: int, rows: int) -> None:
-        self.end, self.rows, self._start = end, rows, rows
+        self.end, self.rows = end, rows
         before, last = self._history(ids)
-        seen = last != self._start
+        seen = last != end
         triples, counts = np.unique(self._key3(before, last, ids)[seen], return_counts=True)
         starts, start_counts = np.unique(self._key2(last, ids)[~seen], return_counts=True)
-        pairs, pair_counts = np.unique(triples % ((rows + 1) * rows), return_counts=True)
+        pairs, pair_counts = np.unique(triples % rows**2, return_counts=True)
         words, word_counts = np.unique(np.concatenate([pairs, starts]) % rows, return_counts=True)
         self.triples = _grams(triples, counts, rows)
         self.pairs = _grams(
@@ -74,7 +74,7 @@ class KneserNey:
 
     def probabilities(self, sentence: list[int]) -> np.ndarray:
         """p (V,) of the token after those of a ``sentence`` (none: of its first)."""
-        before, last = ([self._start, self._start, *sentence])[-2:]
+        before, last = [self.end, self.end, *sentence][-2:]
         words = np.arange(self.rows)
         return self._probabilities(np.full_like(words, before), np.full_like(words, last), words)
 
@@ -84,20 +84,18 @@ class KneserNey:
         one = self.words.kept_of(words) + self.words.left[0] / self.rows
         two = self.pairs.kept_of(pair) + self.pairs.left_of(pair // self.rows) * one
         three = self.triples.kept_of(triple) + self.triples.left_of(triple // self.rows) * two
-        return np.where(last == self._start, two, three)
+        return np.where(last == self.end, two, three)
 
     def _history(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The token two before and the token before each; the mark before a sentence."""
+        """The token two before each and the one before it; the end of one sentence marks the next's start."""
         padded = np.concatenate([[self.end, self.end], ids]).astype(np.int64)
-        last = np.where(padded[1:-1] == self.end, self._start, padded[1:-1])
-        before = np.where((padded[:-2] == self.end) | (last == self._start), self._start, padded[:-2])
-        return before, last
+        return padded[:-2], padded[1:-1]
 
     def _key2(self, last: np.ndarray, word: np.ndarray) -> np.ndarray:
         return last * self.rows + word
 
     def _key3(self, before: np.ndarray, last: np.ndarray, word: np.ndarray) -> np.ndarray:
-        return (before * (self.rows + 1) + last) * self.rows + word
+        return (before * self.rows + last) * self.rows + word
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:
