@@ -137,7 +137,7 @@ def test_training_on_files(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "vocab_size", "min_count", "message"),
     [
-        ("wrod", 100, 1, "'word', 'bpe'"),
+        ("wrod", 100, 1, "'word', 'whitespace', 'bpe'"),
         ("word", 2, 1, "vocab_size must be an integer from 4"),
         ("word", 100, 0, "min_count must be an integer from 1"),
     ],

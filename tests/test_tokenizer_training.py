@@ -112,7 +112,7 @@ def test_vocab_size_bounds_the_vocabulary(learned):
 @pytest.mark.parametrize(
     ("kind", "vocab_size", "min_count", "message"),
     [
-        ("sentencepiece", 100, 1, "'word', 'bpe', 'wordpiece', 'unigram'"),
+        ("sentencepiece", 100, 1, "'word', 'whitespace', 'bpe', 'wordpiece', 'unigram'"),
         ("wordpiece", 20, 1, r"vocab_size 20 is too small: the special tokens and this text's characters"),
         ("unigram", 6, 1, "vocab_size 6 is too small"),
         ("unigram", 100, 2, "has no minimum count"),

@@ -106,6 +106,7 @@ class Tokenizer:
         """Learn a vocabulary of at most ``vocab_size`` tokens, special tokens included.
 
         ``word``: the words and punctuation marks seen at least ``min_count`` times, the most frequent first.
+        ``whitespace``: the same of whatever stands between white space, for text that is split already.
         ``bpe``: byte-pair encoding over bytes (Sennrich et al. 2016; GPT-2's alphabet), which has no unknown
         text. ``wordpiece``: pieces that continue a word begin with ## (Schuster and Nakajima 2012, as in
         BERT). ``unigram``: the likeliest split under a learned unigram model (Kudo 2018), with ▁ for a space.
@@ -151,9 +152,11 @@ class Tokenizer:
 
     @property
     def kind(self) -> str:
-        """How it splits: "word", "bpe", "wordpiece" or "unigram"."""
+        """How it splits: "word", "whitespace", "bpe", "wordpiece" or "unigram"."""
         name = type(self.inner.model).__name__
-        return "word" if name == "WordLevel" else name.lower()
+        if name != "WordLevel":
+            return name.lower()
+        return "whitespace" if type(self.inner.pre_tokenizer).__name__ == "WhitespaceSplit" else "word"
 
     @cached_property
     def vocab(self) -> Vocab:

@@ -2,14 +2,15 @@
 
 Each kind comes with what its family does around it:
 
-=========  ==============================  ====================================  ==========================
+========== =============================== ===================================== ==========================
 kind       special tokens, from id 0       a text, and a pair                    what marks a token's place
-=========  ==============================  ====================================  ==========================
+========== =============================== ===================================== ==========================
 word       [PAD] [UNK] [SEP]               A; A [SEP] B [SEP]                    nothing
+whitespace [PAD] [UNK] [SEP]               A; A [SEP] B [SEP]                    nothing
 bpe        [PAD] [SEP]                     A; A [SEP] B [SEP]                    Ġ for a space before it
 wordpiece  [PAD] [UNK] [CLS] [SEP] [MASK]  [CLS] A [SEP]; [CLS] A [SEP] B [SEP]  ## if a word goes on
 unigram    <unk> <s> </s>                  <s> A </s>; <s> A </s> B </s>         ▁ for a space before it
-=========  ==============================  ====================================  ==========================
+========== =============================== ===================================== ==========================
 
 The same texts give the same tokenizer in every process, which the ``tokenizers`` library alone does not
 promise for the last two: it numbers what it finds in the order of hash maps that differ from run to run.
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 
 PAD, UNK, SEP, CLS, MASK = "[PAD]", "[UNK]", "[SEP]", "[CLS]", "[MASK]"
 BERT_SPECIAL = (PAD, UNK, CLS, SEP, MASK)
+WORD_SPECIAL = (PAD, UNK, SEP)
 UNIGRAM_SPECIAL = ("<unk>", "<s>", "</s>")
-KINDS = ("word", "bpe", "wordpiece", "unigram")
+WHOLE_WORDS = ("word", "whitespace")
+KINDS = (*WHOLE_WORDS, "bpe", "wordpiece", "unigram")
 # A run of letters (an apostrophe inside it stays: don't), a run of digits, or one other visible character.
 _WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}]"
 MOST_WORDS = 2**31 - 1
@@ -48,12 +51,15 @@ def train(texts: Iterable[str], kind: str, vocab_size: Any, min_count: Any, lowe
         raise VocabError(
             f"tokenizer kind {kind!r} is not known; allowed: {', '.join(repr(kind) for kind in KINDS)}"
         )
-    most = MOST_WORDS if kind == "word" else MOST_PIECES
-    vocab_size = _whole("vocab_size", vocab_size, 4, most)
+    if kind in WHOLE_WORDS:
+        vocab_size = _whole("vocab_size", vocab_size, 4, MOST_WORDS)
+        min_count = _whole("min_count", min_count, 1, MOST_WORDS)
+        return _words(texts, kind, vocab_size, min_count, lowercase).to_str()
+    vocab_size = _whole("vocab_size", vocab_size, 4, MOST_PIECES)
     min_count = _whole("min_count", min_count, 1, MOST_WORDS)
     if kind == "unigram" and min_count > 1:
         raise VocabError(f"a unigram model has no minimum count, found {min_count}; leave it at 1")
-    learn = {"word": _words, "bpe": _byte_pairs, "wordpiece": _wordpiece, "unigram": _unigram}[kind]
+    learn = {"bpe": _byte_pairs, "wordpiece": _wordpiece, "unigram": _unigram}[kind]
     return learn(texts, vocab_size, min_count, lowercase).to_str()
 
 
@@ -68,19 +74,51 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
     return number
 
 
-def _words(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: bool) -> tokenizers.Tokenizer:
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+def _words(
+    texts: Iterable[str], kind: str, vocab_size: int, min_count: int, lowercase: bool
+) -> tokenizers.Tokenizer:
+    from tokenizers import trainers
 
-    special = [PAD, UNK, SEP]
-    inner = Tokenizer(models.WordLevel(unk_token=UNK))
-    inner.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True)
-    inner.normalizer = _normalizer("NFC", lowercase)
     trainer = trainers.WordLevelTrainer(
-        vocab_size=vocab_size, min_frequency=min_count, special_tokens=special, show_progress=False
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=list(WORD_SPECIAL),
+        show_progress=False,
     )
+    inner = _split_into_words(
+        kind, lowercase, []
+    )  # special tokens are not yet known: in a text they're words
     inner.train_from_iterator(texts, trainer)
+    return word_level(kind, lowercase, [token for token, _ in sorted(inner.get_vocab().items(), key=_id)])
+
+
+def word_level(kind: str, lowercase: bool, words: Iterable[str] = ()) -> tokenizers.Tokenizer:
+    """A tokenizer of whole ``words``, which get their ids in this order, after the special tokens.
+
+    One that is written like a special token is left out: in a text it can't be told from it.
+    """
+    inner = _split_into_words(
+        kind, lowercase, [*WORD_SPECIAL, *(word for word in words if word not in WORD_SPECIAL)]
+    )
+    inner.add_special_tokens(list(WORD_SPECIAL))
     _frame(inner, "$A", f"$A {SEP} $B:1 {SEP}:1")
     return inner
+
+
+def _split_into_words(kind: str, lowercase: bool, tokens: list[str]) -> tokenizers.Tokenizer:
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    inner = Tokenizer(models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=UNK))
+    if kind == "word":
+        inner.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True)
+    else:
+        inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.normalizer = _normalizer("NFC", lowercase)
+    return inner
+
+
+def _id(entry: tuple[str, int]) -> int:
+    return entry[1]
 
 
 def _byte_pairs(

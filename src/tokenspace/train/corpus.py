@@ -18,26 +18,30 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenspace import text
 from tokenspace.atomic import replacing
-from tokenspace.errors import CorpusError
+from tokenspace.errors import CorpusError, MissingExtra, VocabError
 from tokenspace.shapes import Array, Int
 from tokenspace.shown import shown
-from tokenspace.text import TextFile, lines
+from tokenspace.text import TextFile
 from tokenspace.tokenizer import Tokenizer
-from tokenspace.train.corpus_encoding import Sentences, encode_texts
+from tokenspace.tokenizer_training import WHOLE_WORDS
+from tokenspace.train.corpus_encoding import EncodedBlock, Sentences, encode_blocks, splits_at_spaces
 from tokenspace.train.settings import default_min_count
+
+if TYPE_CHECKING:
+    from tokenspace.train.corpus_words import Numbered
+    from tokenspace.train.vocabulary import Frequent
 
 Progress = Callable[[str, float | None], None]
 
 _VERSION = 1
 _ID, _PLACE = np.dtype("<i4"), np.dtype("<i8")
 _OFFSETS_AT_ONCE = 1 << 20
-_NO_LIMIT = 1 << 30  # rows of a vocabulary that the minimum count alone bounds
 
 
 @dataclass(frozen=True)
@@ -138,47 +142,87 @@ def prepare(
     are ids. ``CorpusError`` if a file can't be read, is no UTF-8 text, or no token is left; a corpus that
     ``folder`` held before is gone then. ``MissingExtra`` without what .zst needs.
     """
+    if words not in WHOLE_WORDS:
+        raise VocabError(f"words must be {' or '.join(map(repr, WHOLE_WORDS))}, found {words!r}")
     folder = Path(folder)
     (folder / "corpus.json").unlink(missing_ok=True)
     reading = text.Reading(text.find(files))
+
+    def tick(phase: str, fraction: float | None) -> None:
+        if stop():
+            raise KeyboardInterrupt
+        if progress is not None:
+            progress(phase, fraction)
+
+    if tokenizer is not None and not splits_at_spaces(tokenizer):
+        blocks = encode_blocks(reading, tokenizer, threads)
+        sizes = _write(blocks, folder, tokenizer, longest, lambda _: tick("encoding", reading.fraction))
+        return _finish(folder, sizes, reading.done, None, [])
     notes: list[str] = []
-    if tokenizer is None:
-        sources = text.check(files)
-        if min_count is None:
-            size = sum(source.bytes for source in sources)
-            min_count = default_min_count(size)
-            notes.append(f"minimum count {min_count}, chosen for {size:,} bytes of text")
-        tokenizer = word_tokenizer(sources, min_count, lowercase)
-    else:
-        min_count = None
+    numbered = _numbered(folder, threads)
+    try:
+        numbered.read(reading, lambda: tick("counting", reading.fraction))
+        if tokenizer is None:
+            if min_count is None:
+                min_count = default_min_count(reading.text_bytes)
+                notes.append(f"minimum count {min_count}, chosen for {reading.text_bytes:,} bytes of text")
+            learned = numbered.learn(words, min_count, lowercase, lambda: tick("counting", 1.0))
+            if not learned.frequent.words:
+                raise _too_rare(learned.frequent, min_count, reading.done)
+            tokenizer, ids, lengths = learned.tokenizer, learned.ids, learned.lengths
+        else:
+            min_count = None
+            ids, lengths = numbered.encode_chunks(tokenizer)
+        blocks = numbered.encode(ids, lengths, tokenizer)
+        sizes = _write(blocks, folder, tokenizer, longest, lambda n: tick("encoding", n / numbered.blocks))
+    finally:
+        numbered.remove()
+    return _finish(folder, sizes, reading.done, min_count, notes)
+
+
+def _numbered(folder: Path, threads: int) -> Numbered:
+    try:
+        from tokenspace.train.corpus_words import Numbered
+    except ModuleNotFoundError as error:
+        if error.name in ("numba", "llvmlite"):
+            raise MissingExtra("preparing a corpus", "train") from None
+        raise
+    return Numbered(folder, threads)
+
+
+def _write(
+    blocks: Iterable[EncodedBlock],
+    folder: Path,
+    tokenizer: Tokenizer,
+    longest: int | None,
+    tick: Callable[[int], None],
+) -> tuple[int, int]:
+    """Write everything but the manifest; returns how many tokens and sentences there are."""
     counts = np.zeros(len(tokenizer.vocab), np.int64)
-    cutter = Sentences(longest)
-    with (folder / "ids").open("wb") as ids_file, (folder / "offsets").open("wb") as offsets_file:
-        for block in reading:
-            if stop():
-                raise KeyboardInterrupt
-            ids, lengths = encode_texts(block.lines(), tokenizer)
-            ids_file.write(ids.astype(_ID).tobytes())
-            counts += np.bincount(ids, minlength=len(counts))
-            offsets_file.write(cutter.offsets(lengths, block.ends_line).astype(_PLACE).tobytes())
-            if progress is not None:
-                progress("encoding", reading.fraction)
-        offsets_file.write(cutter.end().astype(_PLACE).tobytes())
-    if not counts.any():
-        raise _empty(reading.done)
+    sentences = Sentences(longest)
+    with (folder / "ids").open("wb") as ids, (folder / "offsets").open("wb") as offsets:
+        for number, block in enumerate(blocks, 1):
+            ids.write(block.ids.astype(_ID).tobytes())
+            offsets.write(sentences.offsets(block.lengths, block.ends_line).astype(_PLACE).tobytes())
+            counts += np.bincount(block.ids, minlength=len(counts))
+            tick(number)
+        offsets.write(sentences.end().astype(_PLACE).tobytes())
     (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
     (folder / "counts").write_bytes(counts.astype(_PLACE).tobytes())
-    return _finish(folder, int(counts.sum()), cutter.sentences, reading.done, min_count, notes)
+    return int(counts.sum()), sentences.count
 
 
 def _finish(
     folder: Path,
-    tokens: int,
-    sentences: int,
+    sizes: tuple[int, int],
     sources: list[TextFile],
     min_count: int | None,
     notes: list[str],
 ) -> Corpus:
+    """See that all is on the disk, then write the manifest."""
+    tokens, sentences = sizes
+    if not tokens:
+        raise _empty(sources)
     for name in ("ids", "offsets", "counts", "tokenizer.json"):
         with (folder / name).open("rb+") as file:
             os.fsync(file.fileno())
@@ -195,7 +239,7 @@ def _finish(
     with replacing(folder / "corpus.json") as fresh:
         fresh.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     corpus = open_corpus(folder)
-    assert corpus is not None
+    assert corpus is not None  # it was just written
     return corpus
 
 
@@ -236,60 +280,15 @@ def open_corpus(folder: Path) -> Corpus | None:
     )
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Sentence s is ``ids[offsets[s] : offsets[s + 1]]``; no sentence is empty."""
-
-    ids: Int[Array, " N"]
-    offsets: Int[Array, " S+1"]
-
-    def counts(self, rows: int) -> Int[Array, " V"]:
-        """How often each of ``rows`` tokens occurs."""
-        return np.bincount(self.ids, minlength=rows)
-
-
-def word_tokenizer(files: Sequence[TextFile], min_count: int, lowercase: bool) -> Tokenizer:
-    """Words and punctuation marks that occur at least ``min_count`` times; ``CorpusError`` if none does."""
-    tokenizer = Tokenizer.train_from_iterator(lines(files), "word", _NO_LIMIT, min_count, lowercase)
-    if len(tokenizer.vocab) > len(tokenizer.vocab.special):
-        return tokenizer
-    every = Tokenizer.train_from_iterator(lines(files), "word", _NO_LIMIT, 1, lowercase)
-    counts = encode(lines(files), every, longest=1024).counts(len(every.vocab))
-    if not counts.sum():
-        raise _empty(files)
-    top = int(counts.argmax())
-    raise CorpusError(
-        f"none of the {np.count_nonzero(counts):,} distinct tokens occurs {min_count:,} times or more "
-        f"(the most frequent, {every.vocab[top]!r}, occurs {counts[top]:,} times); "
-        f"lower the minimum count to {counts[top]:,} or less, or add text"
+def _too_rare(frequent: Frequent, min_count: int, files: Sequence[TextFile]) -> CorpusError:
+    if frequent.top is None:
+        return _empty(files)
+    word, count = frequent.top
+    return CorpusError(
+        f"none of the {frequent.distinct:,} distinct tokens occurs {min_count:,} times or more "
+        f"(the most frequent, {word!r}, occurs {count:,} times); "
+        f"lower the minimum count to {count:,} or less, or add text"
     )
-
-
-def check_trainable(corpus: Encoded, files: Sequence[TextFile]) -> None:
-    """``CorpusError`` if no sentence has a pair of tokens to learn from."""
-    if not len(corpus.ids):
-        raise _empty(files)
-    if not (np.diff(corpus.offsets) > 1).any():
-        raise CorpusError(
-            f"no line of the corpus has two known tokens ({len(corpus.ids):,}, each alone on its line), "
-            "so no token has a context; put a sentence or a paragraph on each line"
-        )
-
-
-def encode(texts: Iterable[str], tokenizer: Tokenizer, longest: int) -> Encoded:
-    """Encode each text as one sentence; unknown tokens are left out, as in word2vec.
-
-    A sentence of more than ``longest`` tokens becomes several of nearly equal length: nothing is lost but the
-    pairs across the cuts.
-
-    >>> tokenizer = Tokenizer.train_from_iterator(["a b c"])
-    >>> corpus = encode(["a b x c b", "", "c"], tokenizer, longest=3)
-    >>> corpus.ids.tolist(), corpus.offsets.tolist()
-    ([3, 4, 5, 4, 5], [0, 2, 4, 5])
-    """
-    ids, lengths = encode_texts(texts, tokenizer)
-    sentences = Sentences(longest)
-    return Encoded(ids, np.append(sentences.offsets(lengths, True), sentences.end()))
 
 
 def _empty(files: Sequence[TextFile]) -> CorpusError:

@@ -1,17 +1,69 @@
-"""Text as token ids, block by block, and where its sentences begin."""
+"""Text as token ids, block by block: any tokenizer's, and where the sentences begin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from tokenspace.kernels import threads as pool
 from tokenspace.shapes import Array, Int
-from tokenspace.text import BLOCK
+from tokenspace.text import BLOCK, Block
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.tokenizer_training import word_level
 
 _LINES_TOGETHER = 8192
+_BLOCKS_A_THREAD = 4  # in a round: equal work for all, and as much text again is read meanwhile
+
+Thing, Result = TypeVar("Thing"), TypeVar("Result")
+
+
+class EncodedBlock(NamedTuple):
+    """The known ids of a block, and how many of them each of its lines has, empty lines included."""
+
+    ids: Int[Array, " n"]  # int32
+    lengths: Int[Array, " lines"]  # int64
+    ends_line: bool  # False if the last line goes on in the next block
+
+
+def in_order(body: Callable[[int, Thing], Result], things: Iterable[Thing], threads: int) -> Iterator[Result]:
+    """``body(worker, thing)`` for each thing, on up to ``threads`` threads; the results come in order.
+
+    Things are taken in rounds, the next ones while a round is worked on; so few of them are held at a time.
+    """
+    source = iter(things)
+    most = _BLOCKS_A_THREAD * threads
+    ahead = list(islice(source, most))
+    while ahead:
+        round_, ahead = ahead, []
+        results: list[Any] = [None] * len(round_)
+
+        def work(
+            worker: int,
+            piece: int,
+            round_: list[Thing] = round_,
+            ahead: list[Thing] = ahead,
+            results: list[Any] = results,
+        ) -> None:
+            if piece == 0:
+                ahead.extend(islice(source, most))
+            else:
+                results[piece - 1] = body(worker, round_[piece - 1])
+
+        pool.share(work, len(round_) + 1, threads)
+        yield from results
+
+
+def encode_blocks(blocks: Iterable[Block], tokenizer: Tokenizer, threads: int) -> Iterator[EncodedBlock]:
+    """Each block as ids, line by line."""
+
+    def encoded(_: int, block: Block) -> EncodedBlock:
+        return EncodedBlock(*encode_texts(block.lines(), tokenizer), block.ends_line)
+
+    return in_order(encoded, blocks, threads)
 
 
 def encode_texts(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Int[Array, " n"], Int[Array, " texts"]]:
@@ -30,34 +82,75 @@ def encode_texts(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Int[Array,
 
 
 class Sentences:
-    """Where sentences begin, as their lengths become known block by block."""
+    """Where sentences begin, as the lengths of lines become known block by block.
+
+    A line of more than ``longest`` tokens is cut into several sentences of nearly equal length; None: never.
+    """
 
     def __init__(self, longest: int | None) -> None:
         self._longest = longest or 1 << 62
         self._open = 0  # tokens of the line that goes on
         self._before = 0  # tokens of the sentences that have ended
-        self.sentences = 0
+        self.count = 0
 
-    def offsets(self, lengths: Int[Array, " s"], ends_line: bool) -> Int[Array, " c"]:
-        """The offsets of the sentences that end in a block of lines of ``lengths`` tokens."""
+    def offsets(self, lengths: Int[Array, " lines"], ends_line: bool) -> Int[Array, " sentences"]:
+        """The offsets of the sentences that end in a block of such lines."""
+        if not len(lengths):
+            return np.zeros(0, np.int64)
         lengths = lengths.copy()
-        if len(lengths):
-            lengths[0] += self._open
-            self._open = 0
-        if not ends_line and len(lengths):
-            self._open = int(lengths[-1])
-            lengths = lengths[:-1]
-        return self._ended(lengths)
+        lengths[0] += self._open
+        self._open = 0 if ends_line else int(lengths[-1])
+        return self._ended(lengths if ends_line else lengths[:-1])
 
-    def end(self) -> Int[Array, " c"]:
-        """The last offsets: the last sentence's, if it never ended, and the number of all tokens."""
-        return np.append(self._ended(np.array([self._open], np.int64)), self._before)
+    def end(self) -> Int[Array, " 1"]:
+        """The last offset: the number of all tokens."""
+        return np.array([self._before], np.int64)
 
-    def _ended(self, lengths: Int[Array, " s"]) -> Int[Array, " c"]:
+    def _ended(self, lengths: Int[Array, " lines"]) -> Int[Array, " sentences"]:
         found = _cut(lengths, self._longest) + self._before
         self._before = int(found[-1])
-        self.sentences += len(found) - 1
+        self.count += len(found) - 1
         return found[:-1]
+
+
+def splits_at_spaces(tokenizer: Tokenizer) -> bool:
+    """Whether a text's ids are those of its parts between spaces, tabs and line ends, one after the other.
+
+    True only where that is known: nothing that the normalizer does reaches across white space, white space
+    ends a word and leaves no trace, no token holds any, and nothing is drawn at random.
+
+    >>> [splits_at_spaces(Tokenizer.train_from_iterator(["a"], kind, 300)) for kind in ("word", "bpe")]
+    [True, False]
+    """
+    settings = json.loads(tokenizer.to_json())
+    normalizers = _steps(settings["normalizer"], "normalizers")
+    splitters = _steps(settings["pre_tokenizer"], "pretokenizers")
+    tokens = [*settings["added_tokens"], *({"content": token} for token in tokenizer.inner.get_vocab())]
+    return (
+        all(step["type"] in _LOCAL_NORMALIZERS for step in normalizers)
+        and bool(splitters)
+        and (splitters[0]["type"] in _SPLIT_AT_SPACES or splitters == _word_splitter())
+        and all(step["type"] in ("Punctuation", "Digits", *_SPLIT_AT_SPACES) for step in splitters[1:])
+        and not settings["model"].get("dropout")
+        and not any(set(" \t\r\n") & set(token["content"]) for token in tokens)
+    )
+
+
+_LOCAL_NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer")
+_SPLIT_AT_SPACES = ("WhitespaceSplit", "Whitespace", "BertPreTokenizer")
+
+
+def _word_splitter() -> list[dict[str, Any]]:
+    return _steps(json.loads(word_level("word", False).to_str())["pre_tokenizer"], "pretokenizers")
+
+
+def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+    """A part of a ``tokenizer.json`` as the list of its steps."""
+    if part is None:
+        return []
+    if part["type"] != "Sequence":
+        return [part]
+    return [step for one in part[name] for step in _steps(one, name)]
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
