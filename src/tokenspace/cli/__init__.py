@@ -17,6 +17,7 @@ from tokenspace.cli.embed import embed
 from tokenspace.cli.evaluate import evaluate
 from tokenspace.cli.heatmap import heatmap
 from tokenspace.cli.inspect import inspect
+from tokenspace.cli.loss import loss
 from tokenspace.cli.neighbors import neighbors
 from tokenspace.cli.norms import norms
 from tokenspace.cli.params import params
@@ -94,6 +95,7 @@ for _verb in (
     params,
     inspect,
     train,
+    loss,
     convert,
 ):
     main.add_command(_verb)

@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from tokenspace.atomic import replacing
 from tokenspace.train.run import disk_told
 
 
@@ -40,22 +39,25 @@ class LossLog:
     """
 
     def __init__(self, path: str | os.PathLike[str], keep_tokens: int = 0) -> None:
-        self.path = Path(path)
-        kept = _lines_until(self.path, keep_tokens) if keep_tokens else []
-        with replacing(self.path) as fresh:
-            fresh.write_text("".join(kept), "utf-8")
-        with disk_told(self.path):
-            self._file = self.path.open("a", encoding="utf-8", buffering=1)
+        self.path, self._keep_tokens = Path(path), keep_tokens
+        self._file: TextIO | None = None
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add ``line``: plain JSON values, ``tokens`` among them."""
+        """Add ``line``: plain JSON values, ``tokens`` among them. The first one makes or cuts the file."""
         with disk_told(self.path):
+            self._file = self._file or self._opened()
             self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Add nothing more."""
-        with disk_told(self.path):
-            self._file.close()
+        if self._file is not None:
+            with disk_told(self.path):
+                self._file.close()
+
+    def _opened(self) -> TextIO:
+        file = self.path.open("a", encoding="utf-8", buffering=1)
+        file.truncate(_bytes_until(self.path, self._keep_tokens) if self._keep_tokens else 0)
+        return file
 
     def __enter__(self) -> LossLog:
         return self
@@ -64,18 +66,15 @@ class LossLog:
         self.close()
 
 
-def _lines_until(path: Path, tokens: int) -> list[str]:
-    """The lines up to the first that is half-written, or was written later."""
-    kept: list[str] = []
-    try:
-        lines = path.read_text("utf-8", "replace").splitlines(keepends=True)
-    except FileNotFoundError:
-        return kept
-    for line in lines:
-        try:
-            if not line.endswith("\n") or not json.loads(line)["tokens"] <= tokens:
+def _bytes_until(path: Path, tokens: int) -> int:
+    """How many bytes come before the first line that is half-written, or was written later."""
+    kept = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                if not line.endswith(b"\n") or not json.loads(line)["tokens"] <= tokens:
+                    break
+            except (ValueError, KeyError, TypeError):
                 break
-        except (ValueError, KeyError, TypeError):
-            break
-        kept.append(line)
+            kept += len(line)
     return kept

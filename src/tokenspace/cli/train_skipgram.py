@@ -1,0 +1,77 @@
+"""`tokenspace train` with skip-gram's objective."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tokenspace import formats, train
+from tokenspace.cli.console import shown
+from tokenspace.cli.early_end import EarlyEnd
+from tokenspace.cli.train_texts import check_places, readable_twice, tokenizer_of
+from tokenspace.cli.training_view import Bar, report
+from tokenspace.table import Table
+from tokenspace.train.run import losses_beside
+from tokenspace.train.settings import WORDS
+
+
+def learn(
+    files: tuple[str, ...],
+    output: str,
+    source: str,
+    vocab_size: int | None,
+    lowercase: bool | None,
+    *,
+    init: str | None,
+    snapshots: int,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train, save, and say what came of it; status 130 if it was ended early."""
+    saved, losses = _Snapshots(output, snapshots), losses_beside(output)
+    check_places([Path(output), losses, *saved.paths], files)
+    folded = True if lowercase is None else lowercase
+    begin = time.perf_counter()
+    with EarlyEnd() as asked, readable_twice(files, source) as texts:
+        tokenizer = tokenizer_of(source, texts, vocab_size or 30_000, folded)
+        with Bar() as bar:
+            table = train.skipgram(
+                texts,
+                words=source if source in WORDS else "word",
+                tokenizer=tokenizer,
+                lowercase=folded,
+                init=None if init is None else formats.load(init),
+                snapshots=snapshots,
+                on_snapshot=lambda fraction, table: bar.note(saved.save(fraction, table)),
+                progress=bar.show,
+                on_note=bar.note,
+                stop=asked,
+                output=output,
+                **settings,
+            )
+        seconds = time.perf_counter() - begin
+    bar.draw_curve(losses)
+    made = table.provenance
+    tokens = round(made["tokens"] * made["settings"]["epochs"] * made.get("interrupted_at", 1))
+    speed = tokens / seconds
+    if settings["resume"]:  # part of them in earlier processes
+        speed = 0.0 if bar.last is None else bar.last.tokens_per_second
+    scores = {"scores": made["scores"]} if "scores" in made else {}
+    report(table, output, losses, tokens, seconds, speed, {"loss": made["loss"], **scores}, as_json)
+    if "interrupted_at" in made:
+        raise SystemExit(130)
+
+
+class _Snapshots:
+    """Saves tables beside ``output``: table.safetensors → table.snapshot-1.safetensors, …-2, …"""
+
+    def __init__(self, output: str, count: int):
+        path = Path(output)
+        self.paths = [path.with_name(f"{path.stem}.snapshot-{n}{path.suffix}") for n in range(1, count + 1)]
+
+    def save(self, fraction: float, table: Table) -> str:
+        """Save the one that is due when ``fraction`` is done; returns what to say of it."""
+        path = self.paths[round(fraction * (len(self.paths) + 1)) - 1]
+        formats.save(table, path)
+        return f"{fraction:.0%}: saved {shown(str(path))}"

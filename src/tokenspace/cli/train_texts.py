@@ -1,0 +1,56 @@
+"""What both objectives do with the names they are given: outputs checked, stdin kept, tokenizers learned."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tokenspace import text
+from tokenspace.atomic import check_writable
+from tokenspace.cli.console import note
+from tokenspace.errors import OutputError
+from tokenspace.shown import shown
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.tokenizer_training import KINDS
+from tokenspace.train.settings import WORDS
+
+
+def check_places(outputs: Sequence[Path], files: Sequence[str]) -> None:
+    """``OutputError`` now for a place that can't be written, or that a text to be read lies at."""
+    texts = [path for name in files if name != "-" for path in text.find(name)]
+    for output in outputs:
+        check_writable(output)
+        for path in texts:
+            if output.exists() and path.exists() and output.samefile(path):
+                raise OutputError(
+                    f"can't write {shown(str(output))}: it is the text to learn from; choose another name"
+                )
+
+
+@contextlib.contextmanager
+def readable_twice(files: Sequence[str], source: str) -> Iterator[list[str]]:
+    """``files``; stdin as a file for as long as needed, where pieces are learned before it is encoded."""
+    if "-" not in files or source not in KINDS or source in WORDS:
+        yield list(files)
+        return
+    with tempfile.TemporaryDirectory(prefix="tokenspace-") as folder:
+        copy = Path(folder) / "stdin"
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield [str(copy) if name == "-" else name for name in files]
+
+
+def tokenizer_of(source: str, files: Sequence[str], vocab_size: int, lowercase: bool) -> Tokenizer | None:
+    """None for words: the trainer learns those itself, with the minimum count."""
+    if source in WORDS:
+        return None
+    if source in KINDS:
+        return Tokenizer.train(files, source, vocab_size, lowercase=lowercase)
+    tokenizer = Tokenizer.load(source)
+    if tokenizer.assumed:
+        note(f"{source}: {tokenizer.assumed}")
+    return tokenizer
