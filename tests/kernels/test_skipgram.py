@@ -11,12 +11,14 @@ import pytest
 from tokenspace.kernels import skipgram
 from tokenspace.reference.skipgram import SkipGram
 
-# 1 + K not a multiple of 3, negatives that repeat or equal the center, a context that occurs twice
+# contexts and targets even and odd, rows of several blocks, negatives that repeat or equal the center
 CASES = {
     "one pair": (12, [3], [5, 1]),
     "D = 1": (1, [3, 4], [5, 1, 2]),
     "D = 100": (100, [3, 4, 6], [5, 1, 2, 8, 7, 9]),
+    "D = 300": (300, [3, 4, 6, 2, 9], [5, 1, 2, 8]),
     "repeated context": (20, [3, 4, 3], [5, 1, 2, 0]),
+    "a context twice in a row": (20, [3, 3, 4, 4, 4], [5, 1, 2, 0]),
     "repeated negative": (20, [3, 4], [5, 1, 1, 1]),
     "negative equals center": (20, [3, 4], [5, 1, 5, 2, 5]),
     "context is the center": (33, [5, 4], [5, 1, 4]),
@@ -58,8 +60,10 @@ def test_frequent_tokens_are_thinned_as_word2vec_does(rng):
     counts = np.array([0, 900, 90, 10])
     draws = skipgram.draws(counts, sample=0.01, window=5, rng=rng)
     ratio = 0.01 / (counts[1:] / 1000)
-    np.testing.assert_allclose(draws.keep[1:] / 2**32, np.minimum(np.sqrt(ratio) + ratio, 1), atol=2**-31)
-    assert (skipgram.draws(counts, 0.0, 5, rng).keep[1:] == 2**32).all()
+    np.testing.assert_allclose(
+        (draws.keep[1:] + 1) / 2**32, np.minimum(np.sqrt(ratio) + ratio, 1), atol=2**-31
+    )
+    assert (skipgram.draws(counts, 0.0, 5, rng).keep[1:] == 2**32 - 1).all()
 
 
 def test_negatives_follow_the_counts_to_three_quarters(rng):

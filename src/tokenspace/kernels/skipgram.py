@@ -11,8 +11,9 @@ scores them (as in Ji et al. 2016, arXiv:1604.04661). All scores of a center are
 one call of ``step`` is an exact gradient step, which the tests hold equal to
 ``tokenspace.reference.skipgram``.
 
-One thread gives the same bits on every run and on every CPU: sums go through ``vector.py``, random numbers
-are integers, and nothing is compiled with fast-math. Axes: W the row's width padded to a multiple of 16.
+One thread gives the same bits on every run and on every CPU: sums go through ``vector.py`` and ``block.py``,
+random numbers are integers, and nothing is compiled with fast-math. Axes: W the row's width padded to whole
+blocks.
 """
 
 # mypy: check-untyped-defs=False
@@ -21,20 +22,39 @@ are integers, and nothing is compiled with fast-math. Axes: W the row's width pa
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from tokenspace.kernels.block import block_size, dot, put, row_width, scale_add, take, zero
 from tokenspace.kernels.compiled import kernel
-from tokenspace.kernels.vector import aligned_zeros, fma, load, padded_width, prefetch, splat, store, total
+from tokenspace.kernels.vector import (
+    LANES,
+    add,
+    aligned_zeros,
+    between,
+    bounded,
+    first_lanes,
+    load,
+    multiply,
+    padded_width,
+    prefetch_second,
+    splat,
+    store,
+    subtract,
+    total,
+    totals,
+)
 
 LONGEST_SENTENCE = 1024
 NEGATIVES_TABLE = 1 << 22
-_TOGETHER = 3  # targets whose sums are held in registers at a time
 _SCORE_LIMIT = 8.0  # σ is within 3.4e-4 of 0 or 1 there; scores beyond are clamped
 _KNOTS_PER_UNIT = 64  # linear interpolation between knots is then within 3e-6 of σ
 
-inlined = kernel(inline="always")
+# Nothing here makes or keeps an array, so numba need not count the references to them (a third of the time).
+kernel = partial(kernel, _nrt=False)
+inlined = partial(kernel, inline="always")
 
 
 class Corpus(NamedTuple):
@@ -54,7 +74,7 @@ class Model(NamedTuple):
 class Draws(NamedTuple):
     """What the random choices are made from."""
 
-    keep: np.ndarray  # (V,) int64: an occurrence stays if a random 32-bit number is below
+    keep: np.ndarray  # (V,) uint32: an occurrence stays if a random 32-bit number is no greater
     negatives: np.ndarray  # int32: ids, each as often as it is to be drawn, shuffled; read in order
     window: int
 
@@ -65,26 +85,37 @@ class Scratch(NamedTuple):
     sentence: np.ndarray  # (LONGEST_SENTENCE,) int64
     contexts: np.ndarray  # (2 · window,) int64
     targets: np.ndarray  # (1 + K,) int64
-    rows: np.ndarray  # (1 + K, padded to _TOGETHER; W) float32: the targets' rows before the step
-    errors: np.ndarray  # (2 · window; 1 + K, padded to _TOGETHER) float32
+    rows: np.ndarray  # (1 + K, W) float32: the targets' rows before the step
+    sums: np.ndarray  # (P, 16) float32, P the pairs of a context and a target: 2 · window · (1 + K) at most
+    labels: np.ndarray  # (1, P) float32: 1 where the target is the true word
+    errors: np.ndarray  # (1, P) float32
+    losses: np.ndarray  # (1, P) float32
+    block: tuple[int, ...]  # as many members as a block of a row has vectors
 
 
 def padded(rows: np.ndarray) -> np.ndarray:
     """``rows`` (V, D) as an aligned (V, W) copy; the added columns are zero, and stay zero in training."""
-    result = aligned_zeros(len(rows), padded_width(rows.shape[1]))
+    result = aligned_zeros(len(rows), row_width(rows.shape[1]))
     result[:, : rows.shape[1]] = rows
     return result
 
 
 def scratch(width: int, window: int, negative: int) -> Scratch:
     """Memory for one worker: rows of ``width`` numbers, ``negative`` negatives."""
-    rows = -(-(1 + negative) // _TOGETHER) * _TOGETHER
+    targets = 1 + negative
+    pairs = padded_width(2 * window * targets)
+    labels = aligned_zeros(1, pairs)
+    labels[0, ::targets] = 1
     return Scratch(
         sentence=np.zeros(LONGEST_SENTENCE, np.int64),
         contexts=np.zeros(2 * window, np.int64),
-        targets=np.zeros(1 + negative, np.int64),
-        rows=aligned_zeros(rows, padded_width(width)),
-        errors=np.zeros((2 * window, rows), np.float32),
+        targets=np.zeros(targets, np.int64),
+        rows=aligned_zeros(targets, row_width(width)),
+        sums=aligned_zeros(pairs, LANES),
+        labels=labels,
+        errors=aligned_zeros(1, pairs),
+        losses=aligned_zeros(1, pairs),
+        block=(0,) * block_size(width),
     )
 
 
@@ -106,18 +137,19 @@ def draws(counts: np.ndarray, sample: float, window: int, rng: np.random.Generat
     ends = np.rint(share / share[-1] * NEGATIVES_TABLE).astype(np.int64)
     negatives = np.repeat(np.arange(len(counts), dtype=np.int32), np.diff(ends, prepend=0))
     rng.shuffle(negatives)
-    return Draws(keep=np.ceil(keep).astype(np.int64), negatives=negatives, window=window)
+    return Draws(keep=np.maximum(np.ceil(keep) - 1, 0).astype(np.uint32), negatives=negatives, window=window)
 
 
-def _knots() -> tuple[np.ndarray, np.ndarray]:
+def _pieces() -> np.ndarray:
+    """For each piece between two knots: σ(s) and -log σ(s) where it begins, and by how much each changes."""
     scores = np.arange(-_SCORE_LIMIT * _KNOTS_PER_UNIT, _SCORE_LIMIT * _KNOTS_PER_UNIT + 1) / _KNOTS_PER_UNIT
-    sigmoid = [1.0 / (1.0 + math.exp(-score)) for score in scores]
-    surprise = [math.log1p(math.exp(-score)) for score in scores]
-    return np.array(sigmoid, np.float32), np.array(surprise, np.float32)
+    sigmoid = np.array([1.0 / (1.0 + math.exp(-score)) for score in scores], np.float32)
+    surprise = np.array([math.log1p(math.exp(-score)) for score in scores], np.float32)
+    return np.stack([sigmoid[:-1], np.diff(sigmoid), surprise[:-1], np.diff(surprise)], axis=1)
 
 
-_SIGMOID, _SURPRISE = _knots()  # σ(s) and -log σ(s)
-_LAST_KNOT = len(_SIGMOID) - 2
+_CURVES = _pieces()
+_BOTTOM, _TOP = np.float32(-_SCORE_LIMIT), np.float32(_SCORE_LIMIT)
 
 
 @kernel
@@ -160,101 +192,131 @@ def step(model, contexts, rate, scratch):
 
 @inlined
 def _gather_targets(outputs, scratch):
+    block = scratch.block
     for k in range(scratch.targets.shape[0]):
-        for column in range(0, outputs.shape[1], 16):
-            store(scratch.rows, k, column, load(outputs, scratch.targets[k], column))
+        for column in range(0, outputs.shape[1], LANES * len(block)):
+            put(scratch.rows, k, column, take(outputs, scratch.targets[k], column, block))
 
 
 @inlined
 def _score(inputs, contexts, scratch):
-    """errors[c, k] = input row of context c · output row of target k, for now."""
-    rows = scratch.rows
-    for c in range(contexts):
-        context = scratch.contexts[c]
-        for k in range(0, rows.shape[0], 3):
-            sum_0 = sum_1 = sum_2 = splat(np.float32(0))
-            for column in range(0, inputs.shape[1], 16):
-                x = load(inputs, context, column)
-                sum_0 = fma(x, load(rows, k, column), sum_0)
-                sum_1 = fma(x, load(rows, k + 1, column), sum_1)
-                sum_2 = fma(x, load(rows, k + 2, column), sum_2)
-            scratch.errors[c, k] = total(sum_0)
-            scratch.errors[c, k + 1] = total(sum_1)
-            scratch.errors[c, k + 2] = total(sum_2)
+    """sums[c · targets + k]: its lanes add up to the input row of context c · the output row of target k.
+
+    Two contexts at a time, so that each target's row is read once for both.
+    """
+    block, rows, sums = scratch.block, scratch.rows, scratch.sums
+    targets = scratch.targets.shape[0]
+    for column in range(0, inputs.shape[1], LANES * len(block)):
+        for c in range(0, contexts, 2):
+            x = take(inputs, scratch.contexts[c], column, block)
+            if c + 1 < contexts:
+                y = take(inputs, scratch.contexts[c + 1], column, block)
+                for k in range(targets):
+                    n, m = c * targets + k, (c + 1) * targets + k
+                    store(sums, n, 0, dot(x, rows, k, column, _so_far(sums, n, column)))
+                    store(sums, m, 0, dot(y, rows, k, column, _so_far(sums, m, column)))
+            else:
+                for k in range(targets):
+                    n = c * targets + k
+                    store(sums, n, 0, dot(x, rows, k, column, _so_far(sums, n, column)))
+
+
+@inlined
+def _so_far(sums, n, column):
+    if column == 0:
+        return splat(np.float32(0))
+    return load(sums, n, 0)
 
 
 @inlined
 def _errors(contexts, rate, scratch):
-    """Turn the scores into rate · (label - σ(score)), minus the loss's gradient; returns the loss."""
-    loss = 0.0
-    for c in range(contexts):
-        for k in range(scratch.targets.shape[0]):
-            score = _clamped(scratch.errors[c, k])
-            sigmoid, surprise = _interpolated(score)
-            if k == 0:
-                scratch.errors[c, k] = rate * (np.float32(1) - sigmoid)
-                loss += surprise
-            elif scratch.targets[k] == scratch.targets[0]:
-                scratch.errors[c, k] = np.float32(0)
-            else:
-                scratch.errors[c, k] = -rate * sigmoid
-                loss += score + surprise  # -log σ(-s) = s - log σ(s)
+    """errors[c · targets + k] = rate · (label - σ(score)), minus the loss's gradient; returns the loss."""
+    sums, labels, errors, losses, targets = (
+        scratch.sums,
+        scratch.labels,
+        scratch.errors,
+        scratch.losses,
+        scratch.targets,
+    )
+    pairs = contexts * targets.shape[0]
+    lost = splat(np.float32(0))
+    for first in range(0, pairs, LANES):
+        score = bounded(totals(sums, first), _BOTTOM, _TOP)
+        place = multiply(add(score, splat(_TOP)), splat(np.float32(_KNOTS_PER_UNIT)))
+        sigmoid, surprise = between(_CURVES, place)
+        label = load(labels, 0, first)
+        store(errors, 0, first, multiply(splat(rate), subtract(label, sigmoid)))
+        # -log σ(s) of a true word, -log σ(-s) = s - log σ(s) of a negative
+        loss = add(multiply(subtract(splat(np.float32(1)), label), score), surprise)
+        store(losses, 0, first, loss)
+        lost = add(lost, first_lanes(loss, pairs - first))
+    loss = np.float64(total(lost))
+    for k in range(1, targets.shape[0]):
+        if targets[k] == targets[0]:
+            for n in range(k, pairs, targets.shape[0]):
+                errors[0, n] = np.float32(0)
+                loss -= losses[0, n]
     return loss
 
 
 @inlined
-def _clamped(score):
-    if score >= np.float32(_SCORE_LIMIT):
-        return np.float32(_SCORE_LIMIT)
-    if score > np.float32(-_SCORE_LIMIT):
-        return score
-    return np.float32(-_SCORE_LIMIT)  # NaN comes here, too: it must not become an index
-
-
-@inlined
-def _interpolated(score):
-    """σ(score) and -log σ(score) for a clamped score."""
-    place = (score + np.float32(_SCORE_LIMIT)) * np.float32(_KNOTS_PER_UNIT)
-    knot = min(np.int64(place), _LAST_KNOT)
-    part = place - np.float32(knot)
-    sigmoid = _SIGMOID[knot] + part * (_SIGMOID[knot + 1] - _SIGMOID[knot])
-    surprise = _SURPRISE[knot] + part * (_SURPRISE[knot + 1] - _SURPRISE[knot])
-    return sigmoid, surprise
-
-
-@inlined
 def _move_outputs(model, contexts, scratch):
-    """Each target's output row += Σ_contexts error · input row. A target that occurs twice moves twice."""
-    errors = scratch.errors
-    one = splat(np.float32(1))
-    for k in range(0, scratch.targets.shape[0], 3):
-        for column in range(0, model.outputs.shape[1], 16):
-            move_0 = move_1 = move_2 = splat(np.float32(0))
-            for c in range(contexts):
-                x = load(model.inputs, scratch.contexts[c], column)
-                move_0 = fma(splat(errors[c, k]), x, move_0)
-                move_1 = fma(splat(errors[c, k + 1]), x, move_1)
-                move_2 = fma(splat(errors[c, k + 2]), x, move_2)
-            target = scratch.targets[k]
-            store(model.outputs, target, column, fma(one, move_0, load(model.outputs, target, column)))
-            if k + 1 < scratch.targets.shape[0]:
-                target = scratch.targets[k + 1]
-                store(model.outputs, target, column, fma(one, move_1, load(model.outputs, target, column)))
-            if k + 2 < scratch.targets.shape[0]:
-                target = scratch.targets[k + 2]
-                store(model.outputs, target, column, fma(one, move_2, load(model.outputs, target, column)))
+    """Each target's output row += Σ_contexts error · input row. A target that occurs twice moves twice.
+
+    Two targets at a time, so that each context's row is read once for both.
+    """
+    inputs, outputs = model.inputs, model.outputs
+    block, errors, ids = scratch.block, scratch.errors, scratch.contexts
+    targets = scratch.targets.shape[0]
+    for column in range(0, outputs.shape[1], LANES * len(block)):
+        for k in range(0, targets, 2):
+            x = zero(block)
+            if k + 1 < targets:
+                y = zero(block)
+                for c in range(contexts):
+                    n = c * targets + k
+                    x = scale_add(splat(errors[0, n]), inputs, ids[c], column, x)
+                    y = scale_add(splat(errors[0, n + 1]), inputs, ids[c], column, y)
+                _add_to(outputs, scratch.targets[k], column, x)
+                _add_to(outputs, scratch.targets[k + 1], column, y)
+            else:
+                for c in range(contexts):
+                    x = scale_add(splat(errors[0, c * targets + k]), inputs, ids[c], column, x)
+                _add_to(outputs, scratch.targets[k], column, x)
+
+
+@inlined
+def _add_to(matrix, row, column, block):
+    put(matrix, row, column, scale_add(splat(np.float32(1)), matrix, row, column, block))
 
 
 @inlined
 def _move_inputs(inputs, contexts, scratch):
-    """Each context's input row += Σ_targets error · output row as it was before the step."""
-    for c in range(contexts):
-        context = scratch.contexts[c]
-        for column in range(0, inputs.shape[1], 16):
-            x = load(inputs, context, column)
-            for k in range(scratch.targets.shape[0]):
-                x = fma(splat(scratch.errors[c, k]), load(scratch.rows, k, column), x)
-            store(inputs, context, column, x)
+    """Each context's input row += Σ_targets error · output row as it was before the step.
+
+    Two contexts at a time, so that each target's row is read once for both; but a context that occurs twice
+    in a row moves twice.
+    """
+    block, errors, rows, ids = scratch.block, scratch.errors, scratch.rows, scratch.contexts
+    targets = scratch.targets.shape[0]
+    for column in range(0, inputs.shape[1], LANES * len(block)):
+        c = 0
+        while c < contexts:
+            x = take(inputs, ids[c], column, block)
+            if c + 1 < contexts and ids[c + 1] != ids[c]:
+                y = take(inputs, ids[c + 1], column, block)
+                for k in range(targets):
+                    n, m = c * targets + k, (c + 1) * targets + k
+                    x = scale_add(splat(errors[0, n]), rows, k, column, x)
+                    y = scale_add(splat(errors[0, m]), rows, k, column, y)
+                put(inputs, ids[c], column, x)
+                put(inputs, ids[c + 1], column, y)
+                c += 2
+            else:
+                for k in range(targets):
+                    x = scale_add(splat(errors[0, c * targets + k]), rows, k, column, x)
+                put(inputs, ids[c], column, x)
+                c += 1
 
 
 @inlined
@@ -264,7 +326,7 @@ def _subsample(corpus, sentence, keep, state, kept):
     for n in range(corpus.offsets[sentence], corpus.offsets[sentence + 1]):
         state = _next(state)
         kept[length] = corpus.ids[n]
-        length += np.int64(state >> np.uint64(32)) < keep[corpus.ids[n]]
+        length += np.uint32(state >> np.uint64(32)) <= keep[corpus.ids[n]]
     return state, length
 
 
@@ -291,8 +353,8 @@ def _prefetch_next(center, length, drawn, model, draws, scratch):
 
 @inlined
 def _prefetch_row(matrix, row):
-    for column in range(0, matrix.shape[1], 16):
-        prefetch(matrix, row, column)
+    for column in range(0, matrix.shape[1], LANES):
+        prefetch_second(matrix, row, column)
 
 
 @inlined

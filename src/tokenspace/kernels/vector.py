@@ -8,10 +8,17 @@ must repeat themselves bit by bit use these few operations, whose order of addit
 ``store(m, row, column, v)``  write them back
 ``splat(x)``                ``x`` in each lane
 ``fma(x, y, z)``            ``x·y + z`` a lane, rounded once (IEEE 754 fusedMultiplyAdd)
+``add``, ``subtract``, ``multiply``  of two vectors, lane by lane
+``bounded(v, low, high)``   each lane brought into ``low … high``; NaN becomes ``low``
+``first_lanes(v, n)``       the first n lanes, 0 in the others
 ``total(v)``                the sum of the lanes: halves are added until one number is left (8, 4, 2, 1)
+``totals(m, row)``          the totals of the 16 rows ``m[row … row+15, :16]``, each added in that same order
+``between(pieces, v)``      ``pieces[i, 0] + f·pieces[i, 1]`` and ``pieces[i, 2] + f·pieces[i, 3]``, where i is
+                            the whole part of a lane ≥ 0 (at most the last row) and f the rest
 ``prefetch(m, row, column)``  a hint that the cache line holding ``m[row, column]`` is needed soon
 ``stream_row(scratch, m, row)``  ``m[row] = scratch[0]``, past the caches; ``m`` starts on a 64-byte boundary
 ``prefetch_row(m, row)``    the same for all of a row, of any type and width
+``prefetch_second(m, row, column)``  as ``prefetch``, but no nearer than the second-level cache
 ``fence()``                 what was streamed before is seen by every thread before what is stored after
 ==========================  ====================================================================
 
@@ -35,7 +42,7 @@ from tokenspace.kernels.compiled import kernel
 intrinsic: Any = extending.intrinsic  # its types know the definition, not the call
 
 LANES = 16
-_FLOAT = ir.FloatType()
+_FLOAT, _WORD, _INDEX = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
@@ -44,7 +51,7 @@ class _Lanes(types.Type):
         super().__init__(name="lanes(16 x float32)")
 
 
-_lanes = _Lanes()
+lanes = _Lanes()
 
 
 @register_model(_Lanes)
@@ -92,23 +99,20 @@ def _element(context, builder, matrix_type, matrix, row, column):
 
 @intrinsic
 def load(typing, matrix, row, column):
-    signature = _lanes(matrix, types.int64, types.int64)
+    signature = lanes(matrix, types.int64, types.int64)
 
     def generate(context, builder, signature, arguments):
-        address = _element(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(address, _VECTOR.as_pointer()), align=4)
+        return read(context, builder, signature.args[0], *arguments)
 
     return signature, generate
 
 
 @intrinsic
 def store(typing, matrix, row, column, vector):
-    signature = types.void(matrix, types.int64, types.int64, _lanes)
+    signature = types.void(matrix, types.int64, types.int64, lanes)
 
     def generate(context, builder, signature, arguments):
-        *place, vector = arguments
-        address = _element(context, builder, signature.args[0], *place)
-        builder.store(vector, builder.bitcast(address, _VECTOR.as_pointer()), align=4)
+        write(context, builder, signature.args[0], *arguments)
         return context.get_dummy_value()
 
     return signature, generate
@@ -117,20 +121,56 @@ def store(typing, matrix, row, column, vector):
 @intrinsic
 def splat(typing, number):
     def generate(context, builder, signature, arguments):
-        first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), arguments[0], ir.IntType(32)(0))
-        return _shuffled(builder, first, first, [0] * LANES)
+        return _splat(builder, _VECTOR, arguments[0])
 
-    return _lanes(types.float32), generate
+    return lanes(types.float32), generate
 
 
 @intrinsic
 def fma(typing, x, y, z):
     def generate(context, builder, signature, arguments):
-        function_type = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.fma.v16f32")
-        return builder.call(function, arguments)
+        return fused(builder, *arguments)
 
-    return _lanes(_lanes, _lanes, _lanes), generate
+    return lanes(lanes, lanes, lanes), generate
+
+
+@intrinsic
+def add(typing, x, y):
+    return lanes(lanes, lanes), lambda context, builder, signature, both: builder.fadd(*both)
+
+
+@intrinsic
+def subtract(typing, x, y):
+    return lanes(lanes, lanes), lambda context, builder, signature, both: builder.fsub(*both)
+
+
+@intrinsic
+def multiply(typing, x, y):
+    return lanes(lanes, lanes), lambda context, builder, signature, both: builder.fmul(*both)
+
+
+@intrinsic
+def bounded(typing, vector, low, high):
+    def generate(context, builder, signature, arguments):
+        vector, *bounds = arguments
+        low, high = (_splat(builder, _VECTOR, bound) for bound in bounds)
+        vector = builder.select(builder.fcmp_ordered(">", vector, low), vector, low)
+        return builder.select(builder.fcmp_ordered("<", vector, high), vector, high)
+
+    return lanes(lanes, types.float32, types.float32), generate
+
+
+@intrinsic
+def first_lanes(typing, vector, count):
+    def generate(context, builder, signature, arguments):
+        vector, count = arguments
+        numbers = ir.VectorType(ir.IntType(64), LANES)
+        inside = builder.icmp_signed(
+            "<", ir.Constant(numbers, list(range(LANES))), _splat(builder, numbers, count)
+        )
+        return builder.select(inside, vector, ir.Constant(_VECTOR, None))
+
+    return lanes(lanes, types.int64), generate
 
 
 @intrinsic
@@ -143,37 +183,96 @@ def total(typing, vector):
             low = _shuffled(builder, vector, vector, list(range(width)))
             high = _shuffled(builder, vector, vector, list(range(width, 2 * width)))
             vector = builder.fadd(low, high)  # no fast-math flag: nobody may reorder this
-        return builder.extract_element(vector, ir.IntType(32)(0))
+        return builder.extract_element(vector, _WORD(0))
 
-    return types.float32(_lanes), generate
+    return types.float32(lanes), generate
 
 
 @intrinsic
-def prefetch(typing, matrix, row, column):
-    signature = types.void(matrix, types.int64, types.int64)
+def totals(typing, matrix, row):
+    """In four rounds the vectors are joined in pairs, and each round adds the halves of what is left."""
+    signature = lanes(matrix, types.int64)
 
     def generate(context, builder, signature, arguments):
-        flag = ir.IntType(32)
-        pointer = ir.IntType(8).as_pointer()
-        function_type = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
-        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
-        address = _element(context, builder, signature.args[0], *arguments)
-        read, keep_in_all_levels, data = flag(0), flag(3), flag(1)
-        builder.call(function, [builder.bitcast(address, pointer), read, keep_in_all_levels, data])
-        return context.get_dummy_value()
+        matrix, row = arguments
+        rows = (builder.add(row, _INDEX(n)) for n in range(LANES))
+        vectors = [read(context, builder, signature.args[0], matrix, row, _INDEX(0)) for row in rows]
+        part = LANES  # lanes that each sum still takes up
+        while part > 1:
+            half = part // 2
+            low = [start + lane for start in range(0, 2 * LANES, part) for lane in range(half)]
+            high = [lane + half for lane in low]
+            vectors = [
+                builder.fadd(_shuffled(builder, a, b, low), _shuffled(builder, a, b, high))
+                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+            ]
+            part = half
+        return vectors[0]
 
     return signature, generate
 
 
 @intrinsic
+def between(typing, pieces, places):
+    """Each lane's row of four numbers is read at once, which is quicker than the CPU's own gathering."""
+    signature = types.UniTuple(lanes, 2)(pieces, lanes)
+
+    def generate(context, builder, signature, arguments):
+        pieces, places = arguments
+        whole, four = ir.VectorType(_WORD, LANES), ir.VectorType(_FLOAT, 4)
+        array = context.make_array(signature.args[0])(context, builder, pieces)
+        last = builder.sub(builder.extract_value(array.shape, 0), _INDEX(1))
+        last = _splat(builder, whole, builder.trunc(last, _WORD))
+        index = builder.fptosi(places, whole)
+        index = builder.select(builder.icmp_signed("<", index, last), index, last)
+        rest = builder.fsub(places, builder.sitofp(index, _VECTOR))
+        joined = []
+        for lane in range(LANES):
+            row = builder.sext(builder.extract_element(index, _WORD(lane)), _INDEX)
+            address = _element(context, builder, signature.args[0], pieces, row, _INDEX(0))
+            joined.append(builder.load(builder.bitcast(address, four.as_pointer()), align=4))
+        while len(joined) > 2:
+            both = list(range(8 * LANES // len(joined)))
+            joined = [_shuffled(builder, a, b, both) for a, b in zip(joined[::2], joined[1::2], strict=True)]
+        columns = [_shuffled(builder, *joined, list(range(n, 4 * LANES, 4))) for n in range(4)]
+        values = [builder.fadd(columns[n], builder.fmul(rest, columns[n + 1])) for n in (0, 2)]
+        return context.make_tuple(builder, signature.return_type, values)
+
+    return signature, generate
+
+
+def _prefetching(level):
+    """The prefetch of a cache line into the caches from ``level`` on."""
+
+    def prefetch(typing, matrix, row, column):
+        signature = types.void(matrix, types.int64, types.int64)
+
+        def generate(context, builder, signature, arguments):
+            pointer = ir.IntType(8).as_pointer()
+            function_type = ir.FunctionType(ir.VoidType(), [pointer, _WORD, _WORD, _WORD])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
+            address = _element(context, builder, signature.args[0], *arguments)
+            reading, locality, data = _WORD(0), _WORD(4 - level), _WORD(1)
+            builder.call(function, [builder.bitcast(address, pointer), reading, locality, data])
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return intrinsic(prefetch)
+
+
+prefetch, prefetch_second = _prefetching(level=1), _prefetching(level=2)
+
+
+@intrinsic
 def _stream(typing, matrix, row, column, vector):
-    signature = types.void(matrix, types.int64, types.int64, _lanes)
+    signature = types.void(matrix, types.int64, types.int64, lanes)
 
     def generate(context, builder, signature, arguments):
         *place, vector = arguments
         address = _element(context, builder, signature.args[0], *place)
         stored = builder.store(vector, builder.bitcast(address, _VECTOR.as_pointer()), align=64)
-        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        stored.set_metadata("nontemporal", builder.module.add_metadata([_WORD(1)]))
         return context.get_dummy_value()
 
     return signature, generate
@@ -212,6 +311,30 @@ def prefetch_row(matrix, row):
         prefetch(matrix, row, column)
 
 
-def _shuffled(builder, first, second, lanes):
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+def read(context, builder, matrix_type, matrix, row, column):
+    """The 16 numbers from matrix[row, column] on, in the code that is being made."""
+    address = _element(context, builder, matrix_type, matrix, row, column)
+    return builder.load(builder.bitcast(address, _VECTOR.as_pointer()), align=4)
+
+
+def write(context, builder, matrix_type, matrix, row, column, vector):
+    """The reverse of ``read``."""
+    address = _element(context, builder, matrix_type, matrix, row, column)
+    builder.store(vector, builder.bitcast(address, _VECTOR.as_pointer()), align=4)
+
+
+def fused(builder, x, y, z):
+    """x·y + z of three vectors, rounded once, in the code that is being made."""
+    function_type = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.fma.v16f32")
+    return builder.call(function, [x, y, z])
+
+
+def _splat(builder, vector_type, number):
+    first = builder.insert_element(ir.Constant(vector_type, ir.Undefined), number, _WORD(0))
+    return _shuffled(builder, first, first, [0] * LANES)
+
+
+def _shuffled(builder, first, second, order):
+    mask = ir.Constant(ir.VectorType(_WORD, len(order)), order)
     return builder.shuffle_vector(first, second, mask)
