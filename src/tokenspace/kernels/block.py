@@ -8,7 +8,7 @@ said by a tuple of n members, whatever they are (``like``), which may come from 
 ``take(m, row, column, like)``      the numbers ``m[row, column : column + 16·n]``
 ``put(m, row, column, block)``      write them back
 ``scale_add(x, m, row, column, b)`` the block ``b + x·m[row, column …]``: a ``fma`` of each part, x a vector
-``dot(b, m, row, column, v)``       the vector ``v`` plus the products of b and ``m[row, column …]``: one ``fma``
+``dot(b, m, row, column, v)``       the vector v plus the products of b and ``m[row, column …]``: one ``fma``
                                     after another; ``total`` then makes it one number
 ==================================  ========================================================================
 

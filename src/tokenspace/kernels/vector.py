@@ -13,8 +13,8 @@ must repeat themselves bit by bit use these few operations, whose order of addit
 ``first_lanes(v, n)``       the first n lanes, 0 in the others
 ``total(v)``                the sum of the lanes: halves are added until one number is left (8, 4, 2, 1)
 ``totals(m, row)``          the totals of the 16 rows ``m[row … row+15, :16]``, each added in that same order
-``between(pieces, v)``      ``pieces[i, 0] + f·pieces[i, 1]`` and ``pieces[i, 2] + f·pieces[i, 3]``, where i is
-                            the whole part of a lane ≥ 0 (at most the last row) and f the rest
+``between(pieces, v)``      ``pieces[i, 0] + f·pieces[i, 1]`` and ``pieces[i, 2] + f·pieces[i, 3]``: i the
+                            whole part of a lane ≥ 0 (at most the last row), f the rest
 ``prefetch(m, row, column)``  a hint that the cache line holding ``m[row, column]`` is needed soon
 ``stream_row(scratch, m, row)``  ``m[row] = scratch[0]``, past the caches; ``m`` starts on a 64-byte boundary
 ``prefetch_row(m, row)``    the same for all of a row, of any type and width
