@@ -1,0 +1,281 @@
+"""skipgram(output=…): what lies beside a table, what goes on, and what is refused."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from tokenspace import formats
+from tokenspace.errors import CorpusError, OutputError, ShapeError
+from tokenspace.train import skipgram, training
+
+LINES = ["the cat chased the mouse .", "the dog chased the mouse .", "the king ruled the land ."]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(LINES * 1500))
+    return tmp_path
+
+
+def train(folder, name="t.safetensors", files="text.txt", **settings):
+    defaults = {"dim": 12, "epochs": 6, "threads": 1, "negative": 3}
+    return skipgram(folder / files, output=folder / name, **(defaults | settings))
+
+
+def after(pieces: int):
+    """A ``stop`` that says so when that many pieces of training are done."""
+    done = 0
+
+    def progress(event):
+        nonlocal done
+        done += event.phase == "training"
+
+    return {"progress": progress, "stop": lambda: done >= pieces}
+
+
+@pytest.fixture
+def broken_off(folder, monkeypatch):
+    """A run that was ended after 7 of its 18 pieces."""
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+    table = train(folder, **after(7))
+    assert 0.3 < table.provenance["interrupted_at"] < 0.5
+    monkeypatch.undo()
+    return folder
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def losses(path):
+    timed = ("seconds", "tokens_per_second")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in timed} for line in lines]
+
+
+def test_the_table_and_its_losses_are_all_that_stays(folder):
+    table = train(folder)
+    assert sorted(os.listdir(folder)) == ["t.loss.jsonl", "t.safetensors", "text.txt"]
+    saved = formats.load(folder / "t.safetensors")
+    np.testing.assert_array_equal(saved.weight, table.weight)
+    np.testing.assert_array_equal(saved.output, table.output)
+    assert saved.provenance == table.provenance
+
+
+def test_without_an_output_nothing_is_written(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    table = skipgram("text.txt", dim=12, epochs=6, threads=1, negative=3)
+    assert os.listdir(folder) == ["text.txt"]
+    np.testing.assert_array_equal(table.weight, train(folder).weight)
+
+
+def test_losses_cover_the_plan_whatever_the_clock_says(folder):
+    train(folder, "a")
+    train(folder, "b", checkpoint_minutes=0.0)
+    lines = losses(folder / "a.loss.jsonl")
+    assert lines == losses(folder / "b.loss.jsonl")
+    assert [line["tokens"] for line in lines][-1] == 6 * 1500 * 18
+    assert len(lines) == 18
+    assert [line["epoch"] for line in lines] == sorted([1, 2, 3, 4, 5, 6] * 3)
+    assert lines[0]["loss"] > lines[-1]["loss"] > 0
+    assert (folder / "a").read_bytes() == (folder / "b").read_bytes()
+
+
+def test_a_long_plan_has_a_thousand_losses_at_most(folder, monkeypatch):
+    monkeypatch.setattr(training, "MOST_LOSSES", 4)
+    train(folder)
+    pieces = [line["tokens"] for line in losses(folder / "t.loss.jsonl")]
+    assert len(pieces) == 4
+    assert pieces[-1] == 6 * 1500 * 18
+
+
+def test_an_interrupted_run_goes_on_to_the_bits_of_one_that_was_not(broken_off):
+    heard = []
+    train(broken_off, resume=True, on_note=heard.append)
+    assert "going on where" in heard[-1]
+    train(broken_off, "whole.safetensors")
+    assert (broken_off / "t.safetensors").read_bytes() == (broken_off / "whole.safetensors").read_bytes()
+    assert losses(broken_off / "t.loss.jsonl") == losses(broken_off / "whole.loss.jsonl")
+    assert not (broken_off / "t.training").exists()
+
+
+def test_an_interrupted_run_leaves_a_table_that_says_so_and_its_folder(broken_off):
+    assert formats.load(broken_off / "t.safetensors").provenance["interrupted_at"] < 0.5
+    assert sorted(os.listdir(broken_off / "t.training")) == [
+        "corpus", "lock", "settings.json", "state.safetensors",
+    ]  # fmt: skip
+
+
+def test_two_threads_go_on_too(folder, monkeypatch):
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+    first = train(folder, threads=2, **after(3))
+    assert first.provenance["interrupted_at"] < 1
+    second = train(folder, threads=2, resume=True, checkpoint_minutes=0.0)
+    assert "interrupted_at" not in second.provenance
+    tokens = [line["tokens"] for line in losses(folder / "t.loss.jsonl")]
+    assert tokens == sorted(set(tokens))
+    assert tokens[-1] == 6 * 1500 * 18
+
+
+def test_snapshots_and_scores_from_before_are_not_asked_for_again(folder, monkeypatch):
+    (folder / "pairs.tsv").write_text("cat dog 3\nking land 2\nmouse king 1\n")
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+    seen = []
+    extra = {
+        "evaluate": [folder / "pairs.tsv"],
+        "snapshots": 5,
+        "on_snapshot": lambda fraction, table: seen.append(round(6 * fraction)),
+    }
+    train(folder, **extra, **after(11))
+    assert seen == [1, 2, 3]
+    train(folder, **extra, resume=True)
+    assert seen == [1, 2, 3, 4, 5]
+    scored = [line for line in losses(folder / "t.loss.jsonl") if "scores" in line]
+    assert [line["epoch"] for line in scored] == [1, 2, 3, 4, 5, 6]
+    assert formats.load(folder / "t.safetensors").provenance["scores"] == scored[-1]["scores"]
+
+
+def test_an_unfinished_run_is_not_overwritten(broken_off):
+    before = contents(broken_off)
+    with pytest.raises(
+        OutputError, match=r"t.training holds an unfinished run; .*--resume.*delete that folder"
+    ):
+        train(broken_off)
+    assert contents(broken_off) == before
+
+
+@pytest.mark.parametrize(
+    "changed", [{"seed": 2}, {"dim": 13}, {"threads": 2}, {"words": "whitespace"}, {"epochs": 7}]
+)
+def test_other_settings_are_refused(broken_off, changed):
+    before = contents(broken_off)
+    (name,) = changed
+    with pytest.raises(OutputError, match=rf"other settings \({name} .* then, .* now\)"):
+        train(broken_off, resume=True, **changed)
+    assert contents(broken_off) == before
+
+
+@pytest.mark.parametrize("change", ["longer", "same length", "gone", "another name", "one more"])
+def test_other_text_is_refused(broken_off, change):
+    text = broken_off / "text.txt"
+    content = text.read_text()
+    files = "*.txt"
+    if change == "longer":
+        text.write_text(content + "\nmore")
+    elif change == "same length":
+        text.write_text(content.replace("cat", "cow"))
+    elif change == "gone":
+        text.unlink()
+        files = "text.txt"
+    elif change == "another name":
+        text.rename(broken_off / "other.txt")
+    else:
+        (broken_off / "more.txt").write_text("more text")
+    before = contents(broken_off)
+    with pytest.raises(CorpusError, match="the text has changed since this run began"):
+        train(broken_off, files=files, resume=True)
+    assert contents(broken_off) == before
+    if change == "same length":
+        text.write_text(content)
+        assert "interrupted_at" not in train(broken_off, resume=True).provenance
+
+
+def test_a_finished_output_is_given_as_it_is(folder):
+    table = train(folder)
+    before, heard = contents(folder), []
+    again = train(folder, resume=True, on_note=heard.append)
+    assert heard == [
+        f"{folder / 't.safetensors'} is finished: there is nothing to resume, nothing was changed"
+    ]
+    assert contents(folder) == before
+    np.testing.assert_array_equal(again.weight, table.weight)
+
+
+def test_an_output_that_this_run_would_not_make_is_refused(folder):
+    train(folder)
+    before = contents(folder)
+    with pytest.raises(OutputError, match=r"no run to resume, and .* other settings: dim 12, not 13"):
+        train(folder, resume=True, dim=13)
+    (folder / "text.txt").write_text("another text\n" * 100)
+    with pytest.raises(CorpusError, match="the text has changed"):
+        train(folder, resume=True)
+    (folder / "u.safetensors").write_bytes(formats.BUILT_IN["wordnet"].read_bytes())
+    with pytest.raises(OutputError, match="other settings"):
+        train(folder, "u.safetensors", resume=True)
+    del before["text.txt"]
+    assert before.items() <= contents(folder).items()
+
+
+def test_an_interrupted_output_without_its_folder_can_not_be_resumed(broken_off):
+    shutil.rmtree(broken_off / "t.training")
+    with pytest.raises(OutputError, match=r"was interrupted when \d+% was done, and the folder .* is gone"):
+        train(broken_off, resume=True)
+
+
+def test_resume_with_nothing_there_begins(folder):
+    assert train(folder, resume=True).provenance["tokens"] == 1500 * 18
+    with pytest.raises(ShapeError, match="resume goes on with the run that lies beside an output"):
+        skipgram(folder / "text.txt", resume=True)
+
+
+def test_a_run_that_can_not_succeed_leaves_nothing(folder):
+    (folder / "list.txt").write_text("cat\ndog\n")
+    for settings, error in (
+        ({"files": "missing.txt"}, CorpusError),
+        ({"files": "list.txt"}, CorpusError),
+        ({"min_count": 10_000}, CorpusError),
+        ({"sample": 1e-12, "epochs": 1}, CorpusError),
+        ({"alpha": 10.0, "min_alpha": 10.0, "epochs": 200, "checkpoint_minutes": 0.001}, ShapeError),
+    ):
+        with pytest.raises(error):
+            train(folder, **settings)
+        assert set(os.listdir(folder)) <= {"list.txt", "text.txt", "t.loss.jsonl"}, settings
+
+
+def test_an_interrupt_while_the_text_is_read_leaves_nothing(folder):
+    def interrupt(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(folder, progress=interrupt)
+    assert os.listdir(folder) == ["text.txt"]
+
+
+def test_a_callback_that_fails_leaves_the_last_checkpoint(folder, monkeypatch):
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+    events = 0
+
+    def fail(event):
+        nonlocal events
+        events += event.phase == "training"
+        if events == 9:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train(folder, progress=fail, checkpoint_minutes=0.0)
+    train(folder, resume=True)
+    train(folder, "whole.safetensors")
+    assert (folder / "t.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
+
+
+def test_a_compressed_text_is_compared_as_it_lies_there(folder, monkeypatch):
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+    (folder / "text.gz").write_bytes(gzip.compress((folder / "text.txt").read_bytes(), mtime=0))
+    train(folder, files="text.gz", **after(3))
+    assert "interrupted_at" not in train(folder, files="text.gz", resume=True).provenance
+
+
+def test_provenance_of_another_version_is_not_mixed(broken_off, monkeypatch):
+    monkeypatch.setattr(sys.modules["tokenspace"], "__version__", "9.9")
+    with pytest.raises(OutputError, match=re.escape("made_by")):
+        train(broken_off, resume=True)
