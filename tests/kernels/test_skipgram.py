@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from tokenspace.kernels import skipgram
+from tokenspace.kernels import skipgram, skipgram_loops, skipgram_vectors
 from tokenspace.reference.skipgram import SkipGram
 
 # contexts and targets even and odd, rows of several blocks, negatives that repeat or equal the center
@@ -26,8 +26,12 @@ CASES = {
 }
 
 
+STEPS = {"vectors": skipgram_vectors.step, "loops": skipgram_loops.step}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize(("dim", "contexts", "targets"), CASES.values(), ids=CASES)
-def test_a_step_is_the_references_gradient_step(dim, contexts, targets, rng):
+def test_a_step_is_the_references_gradient_step(dim, contexts, targets, step, rng):
     inputs, outputs = rng.normal(0, 0.4, (2, 10, dim))
     rate = 0.3
     negatives = [target for target in targets[1:] if target != targets[0]]
@@ -40,7 +44,7 @@ def test_a_step_is_the_references_gradient_step(dim, contexts, targets, rng):
     scratch = skipgram.scratch(dim, window=5, negative=len(targets) - 1)
     scratch.contexts[: len(contexts)] = contexts
     scratch.targets[:] = targets
-    loss = skipgram.step(model, len(contexts), np.float32(rate), scratch)
+    loss = step(model, len(contexts), np.float32(rate), scratch)
     assert loss == pytest.approx(true.loss, abs=1e-4)
     np.testing.assert_allclose(model.inputs[:, :dim], inputs - rate * true.d_center, atol=5e-6)
     np.testing.assert_allclose(model.outputs[:, :dim], outputs - rate * true.d_context, atol=5e-6)
@@ -48,12 +52,39 @@ def test_a_step_is_the_references_gradient_step(dim, contexts, targets, rng):
     assert not model.outputs[:, dim:].any()
 
 
+@pytest.mark.parametrize(("dim", "contexts", "targets"), CASES.values(), ids=CASES)
+def test_loops_and_vectors_give_the_same_bits(dim, contexts, targets, rng):
+    inputs, outputs = rng.normal(0, 0.4, (2, 10, dim))
+    found = []
+    for step in STEPS.values():
+        model = skipgram.Model(skipgram.padded(inputs), skipgram.padded(outputs))
+        scratch = skipgram.scratch(dim, window=5, negative=len(targets) - 1)
+        scratch.contexts[: len(contexts)] = contexts
+        scratch.targets[:] = targets
+        losses = [step(model, len(contexts), np.float32(0.3), scratch) for _ in range(3)]
+        found.append((losses, model.inputs.tobytes(), model.outputs.tobytes()))
+    assert found[0] == found[1]
+
+
+def test_the_loops_round_a_sum_of_a_product_once(rng):
+    x, y = rng.normal(size=(2, 100_000)).astype(np.float32)
+    # near a tie in float32: rounding to float64 first would break it the wrong way
+    z = (x * y * 2.0 ** rng.integers(-30, 30, len(x))).astype(np.float32)
+    expected = (x.astype(np.longdouble) * y + z).astype(np.float32)
+    found = [skipgram_loops._fma(*numbers) for numbers in zip(x, y, z, strict=True)]
+    np.testing.assert_array_equal(found, expected)
+    # the product is 2^-24 - 2^-70, so the sum lies just below a tie, and float64 would round it to the tie
+    x, y, z = (np.float32(number) for number in (2**-12 + 2**-35, 2**-12 - 2**-35, 1 + 2**-23))
+    assert skipgram_loops._fma(x, y, z) == z
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("score", [100.0, -100.0, np.nan, np.inf], ids=str)
-def test_scores_beyond_the_table_are_clamped_and_never_read_outside_it(score):
+def test_scores_beyond_the_table_are_clamped_and_never_read_outside_it(score, step):
     model = skipgram.Model(skipgram.padded(np.full((2, 1), score)), skipgram.padded(np.ones((2, 1))))
     scratch = skipgram.scratch(1, window=1, negative=1)
     scratch.targets[:] = 0, 1
-    assert 0 <= skipgram.step(model, 1, np.float32(0), scratch) <= 16.01
+    assert 0 <= step(model, 1, np.float32(0), scratch) <= 16.01
 
 
 def test_frequent_tokens_are_thinned_as_word2vec_does(rng):
@@ -97,7 +128,7 @@ def test_each_center_takes_a_window_of_random_reach(window, pairs_a_sentence, rn
 
 TINY_RUN = """
     import hashlib, numpy as np
-    from tokenspace.kernels import skipgram
+    from tokenspace.kernels import skipgram, skipgram_loops, skipgram_vectors
     rng = np.random.default_rng(0)
     ids = (rng.random(4000) ** 2 * 200).astype(np.int32)
     draws = skipgram.draws(np.bincount(ids), 1e-3, 5, rng)
@@ -130,3 +161,8 @@ def test_the_bits_do_not_depend_on_the_cpu_that_numba_compiles_for(tmp_path):
         NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=str(tmp_path)
     )  # no AVX, no FMA
     assert plain == here
+
+
+@pytest.mark.slow
+def test_where_vectors_do_not_compile_loops_give_the_same_bits(tmp_path):
+    assert tiny_run(NO_VECTORS="1", NUMBA_CACHE_DIR=str(tmp_path)) == tiny_run()

@@ -63,7 +63,8 @@ def take(typing, matrix, row, column, like):
     signature = types.UniTuple(lanes, like.count)(matrix, types.int64, types.int64, like)
 
     def generate(context, builder, signature, arguments):
-        parts = _parts(context, builder, signature.args[0], *arguments[:3], like.count)
+        matrix, row, column, _ = arguments
+        parts = _parts(context, builder, signature.args[0], matrix, row, column, like.count)
         return context.make_tuple(builder, signature.return_type, parts)
 
     return signature, generate
@@ -88,8 +89,8 @@ def scale_add(typing, x, matrix, row, column, block):
     signature = block(lanes, matrix, types.int64, types.int64, block)
 
     def generate(context, builder, signature, arguments):
-        x, *place, sums = arguments
-        parts = _parts(context, builder, signature.args[1], *place, block.count)
+        x, matrix, row, column, sums = arguments
+        parts = _parts(context, builder, signature.args[1], matrix, row, column, block.count)
         sums = [fused(builder, x, part, builder.extract_value(sums, n)) for n, part in enumerate(parts)]
         return context.make_tuple(builder, signature.return_type, sums)
 
@@ -101,8 +102,9 @@ def dot(typing, block, matrix, row, column, vector):
     signature = lanes(block, matrix, types.int64, types.int64, lanes)
 
     def generate(context, builder, signature, arguments):
-        factors, *place, vector = arguments
-        for n, part in enumerate(_parts(context, builder, signature.args[1], *place, block.count)):
+        factors, matrix, row, column, vector = arguments
+        parts = _parts(context, builder, signature.args[1], matrix, row, column, block.count)
+        for n, part in enumerate(parts):
             vector = fused(builder, builder.extract_value(factors, n), part, vector)
         return vector
 

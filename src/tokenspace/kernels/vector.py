@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import extending, types
@@ -234,7 +235,8 @@ def between(typing, pieces, places):
         while len(joined) > 2:
             both = list(range(8 * LANES // len(joined)))
             joined = [_shuffled(builder, a, b, both) for a, b in zip(joined[::2], joined[1::2], strict=True)]
-        columns = [_shuffled(builder, *joined, list(range(n, 4 * LANES, 4))) for n in range(4)]
+        first, second = joined
+        columns = [_shuffled(builder, first, second, list(range(n, 4 * LANES, 4))) for n in range(4)]
         values = [builder.fadd(columns[n], builder.fmul(rest, columns[n + 1])) for n in (0, 2)]
         return context.make_tuple(builder, signature.return_type, values)
 
@@ -302,6 +304,22 @@ def fence(typing):
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+@kernel
+def _probe(matrix, pieces):
+    prefetch_second(matrix, 0, 0)
+    both = between(pieces, bounded(totals(matrix, 0), np.float32(0), np.float32(1)))
+    store(matrix, 0, 0, first_lanes(fma(both[0], multiply(both[1], splat(np.float32(1))), both[1]), 4))
+
+
+def compiles() -> bool:
+    """Whether these operations can be compiled here; who needs them and has another way may ask first."""
+    try:
+        _probe(np.zeros((LANES, LANES), np.float32), np.zeros((1, 4), np.float32))
+    except (numba.core.errors.NumbaError, NotImplementedError, RuntimeError, TypeError, AttributeError):
+        return False  # this numba or its LLVM has changed
+    return True
 
 
 @kernel
