@@ -124,7 +124,7 @@ def _given(
     elif scores and scores[-1]["epoch"] == about["settings"]["epochs"]:
         about = about | {"scores": scores[-1]["scores"]}
     try:
-        table = training.table(tokenizer, about)
+        table = training.table(tokenizer, about, last=True)
     except (ShapeError, CorpusError):
         if run is not None:
             run.remove()  # to resume it would lead here again

@@ -102,18 +102,13 @@ def _matched(
 def _zeros(kernel: ModuleType, rows: int, dim: int) -> Any:
     width = kernel.padded(np.zeros((1, dim), np.float32)).shape[1]
     need, room = 2 * rows * width * 4, memory()
-    fault = (
-        f"two matrices of {rows:,} × {dim:,} take {_gigabytes(need)} of memory, "
-        f"and this process may have {_gigabytes(room)}; lower dim, or raise the minimum count"
+    with contextlib.suppress(MemoryError):
+        if need <= room:
+            return kernel.Model(kernel.aligned_zeros(rows, width), kernel.aligned_zeros(rows, width))
+    raise ShapeError(
+        f"two matrices of {rows:,} × {dim:,} take {_gigabytes(need)} of memory, and there are "
+        f"{_gigabytes(room)} at most for this process; lower dim, or raise the minimum count"
     )
-    if need > room:
-        raise ShapeError(fault)
-    try:
-        return kernel.Model(kernel.aligned_zeros(rows, width), kernel.aligned_zeros(rows, width))
-    except MemoryError:
-        raise ShapeError(
-            fault.replace(f"this process may have {_gigabytes(room)}", "the system refused")
-        ) from None
 
 
 def memory() -> int:

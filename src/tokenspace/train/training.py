@@ -20,6 +20,7 @@ import numpy as np
 
 from tokenspace.errors import CorpusError, ShapeError
 from tokenspace.kernels import threads as pool
+from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.corpus import Corpus
@@ -32,6 +33,7 @@ PIECES_A_CALL = 4096  # of the pool, which would go through all that are left wh
 SECONDS_BETWEEN_EVENTS = 0.1
 MOST_LOSSES = 1000  # lines of losses, evenly spaced over the plan
 _UNTRAINED_NAMED = 100  # ids in the provenance
+_ROWS_AT_ONCE = 16_384
 
 
 class Training:
@@ -181,7 +183,8 @@ class Training:
 
     def restore(self, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
         """Go on from a ``state`` of the same corpus and settings."""
-        self._model.inputs[:], self._model.outputs[:] = arrays["inputs"], arrays["outputs"]
+        for matrix, saved in zip(self._model, (arrays["inputs"], arrays["outputs"]), strict=True):
+            matrix[:, : self._settings.dim] = saved[:, : self._settings.dim]
         self.done, self._seconds = about["pieces"], about["seconds"]
         self._loss[: self.done], self._pairs[: self.done] = arrays["loss"], arrays["pairs"]
         self._read_before = self.tokens_before(self.done)
@@ -190,8 +193,8 @@ class Training:
         )
         self._line_ends = (self._read_before, self._seconds)
 
-    def table(self, tokenizer: Tokenizer, about: dict[str, Any]) -> Table:
-        """A copy of the matrices as they are now.
+    def table(self, tokenizer: Tokenizer, about: dict[str, Any], last: bool = False) -> Table:
+        """The matrices as they are now: a copy of them, or, for the ``last`` time, their own memory.
 
         ``ShapeError`` if they left the finite numbers, ``CorpusError`` if subsampling left nothing to learn.
         """
@@ -200,8 +203,11 @@ class Training:
                 f"subsampling thinned all {self._corpus.tokens:,} tokens away, so nothing was learned; "
                 f"raise sample ({self._settings.sample:g}), or set it to 0 to keep every occurrence"
             )
-        weight, output = (matrix[:, : self._settings.dim].copy() for matrix in self._model)
-        if not (np.isfinite(weight).all() and np.isfinite(output).all()):
+        width = self._settings.dim
+        if last:
+            self._model = self._kernel.Model(*(_compacted(matrix, width) for matrix in self._model))
+        weight, output = (matrix if last else matrix[:, :width].copy() for matrix in self._model)
+        if not (_is_finite(weight) and _is_finite(output)):
             raise ShapeError(
                 f"training diverged: the table holds NaN or infinity; lower alpha ({self._settings.alpha:g})"
             )
@@ -275,3 +281,17 @@ class Training:
                 eta_seconds=(self.all_tokens - tokens) / tokens * seconds,
             )
         )
+
+
+def _compacted(matrix: Float[Array, "V W"], width: int) -> Float[Array, "V D"]:
+    """The first ``width`` columns, moved together within the matrix's own memory."""
+    numbers = matrix.reshape(-1)
+    for first in range(0, len(matrix), _ROWS_AT_ONCE):
+        rows = matrix[first : first + _ROWS_AT_ONCE, :width].ravel()  # a copy: it is moved over itself
+        numbers[first * width : first * width + len(rows)] = rows
+    return numbers[: len(matrix) * width].reshape(len(matrix), width)
+
+
+def _is_finite(matrix: Float[Array, "V D"]) -> bool:
+    starts = range(0, len(matrix), _ROWS_AT_ONCE)
+    return all(np.isfinite(matrix[first : first + _ROWS_AT_ONCE]).all() for first in starts)
