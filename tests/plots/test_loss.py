@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 import tokenspace as ts
-from tokenspace.errors import ShapeError
+from tokenspace.errors import CorpusError, ShapeError, TableFormatError
 from tokenspace.plots import LossCurve
 
 
@@ -93,3 +93,40 @@ def test_the_figure_holds_the_events_of_a_run(write):
     assert len(told) >= 4  # one at least before each snapshot
     assert line.x.tolist() == [event.tokens for event in told]
     assert line.y.tolist() == [event.loss for event in told]
+
+
+LINE = '{"tokens": %d, "epoch": %d, "epochs": 2, "loss": %f, "seconds": 0.1}\n'
+SCORES = '{"tokens": 20, "epoch": 2, "epochs": 2, "scores": [{"file": "a", "spearman": 0.5}]}\n'
+
+
+def test_a_file_of_losses_is_read_also_while_it_is_written(write):
+    path = write("t.loss.jsonl", LINE % (10, 1, 3.0) + LINE % (20, 2, 2.5) + SCORES + LINE[:30])
+    curve = LossCurve.read(path)
+    assert curve.tokens.tolist() == [10, 20]
+    assert curve.losses.tolist() == [3.0, 2.5]
+    assert curve.until == "20 tokens, epoch 2 of 2"
+
+
+def test_what_training_writes_is_what_it_told(write, tmp_path):
+    path = write("text.txt", "the cat chased the mouse\nthe king ruled the land\n" * 500)
+    ts.train.skipgram([path], dim=8, epochs=30, threads=1, output=tmp_path / "t")
+    curve = LossCurve.read(tmp_path / "t.loss.jsonl")
+    assert curve.tokens.tolist() == [5000 * n for n in range(1, 31)]
+    assert curve.losses[0] > curve.losses[-1] + 0.3
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "1", "{", '{"loss": 1.0}', '{"tokens": "x", "epoch": 1, "epochs": 1, "loss": 1}', "\x7f", ""],
+)
+def test_a_line_that_is_no_loss_is_named(write, line):
+    path = write("losses", LINE % (10, 1, 3.0) + line + "\n")
+    with pytest.raises(TableFormatError, match="losses, line 2 is no loss: a JSON object"):
+        LossCurve.read(path)
+
+
+def test_files_that_hold_no_curve_are_refused(write, tmp_path):
+    with pytest.raises(ShapeError, match="at least two points, found 1"):
+        LossCurve.read(write("losses", LINE % (10, 1, 3.0)))
+    with pytest.raises(CorpusError, match="there is no file"):
+        LossCurve.read(tmp_path / "missing")

@@ -156,7 +156,7 @@ def _point(path: str | os.PathLike[str], number: int, line: str) -> _Point | Non
     """A line of a file of losses; None if it has no loss."""
     try:
         about: dict[str, Any] = json.loads(line)
-        if "loss" not in about:
+        if "loss" not in about and "scores" in about:
             return None
         tokens, epoch, epochs = (int(about[key]) for key in ("tokens", "epoch", "epochs"))
         return _Point(tokens, float(about["loss"]), epoch, epochs)

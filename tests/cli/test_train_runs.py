@@ -1,0 +1,262 @@
+"""`tokenspace train` over more than one process, from stdin and patterns, with scores; `tokenspace loss`."""
+
+import gzip
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tokenspace as ts
+
+TEXT = "the cat chased the mouse .\nthe dog chased the mouse .\nThe king ruled the land .\n" * 400
+
+
+def run(folder, *arguments: str, stdin: str | None = None, **environment: str):
+    command = [sys.executable, "-m", "tokenspace", *arguments]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def train(folder, *arguments: str, stdin: str | None = None):
+    return run(folder, "train", *arguments, stdin=stdin)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path
+
+
+@pytest.fixture
+def killed(folder):
+    """A run that was killed (SIGKILL) once it had told of its first checkpoint."""
+    (folder / "long.txt").write_text(TEXT * 20)
+    command = [sys.executable, "-m", "tokenspace", "train", *LONG]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE)
+    while not (folder / "t.training" / "state.safetensors").exists():
+        assert process.poll() is None, process.stderr.read()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (folder / "t").exists()
+    return folder
+
+
+LONG = (
+    "long.txt",
+    "-o",
+    "t",
+    "--threads",
+    "1",
+    "--epochs",
+    "200",
+    "--checkpoint-minutes",
+    "0.001",
+    "--dim",
+    "8",
+)
+
+
+def test_a_killed_run_goes_on_with_resume_and_not_without(killed):
+    refused = train(killed, *LONG)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "Error: t.training holds an unfinished run; go on with it (--resume, resume=True), "
+        "or delete that folder to begin anew\n"
+    )
+    other = train(killed, *LONG, "--resume", "--seed", "3")
+    assert (other.returncode, other.stderr.count("\n")) == (1, 1)
+    assert "other settings (seed 1 then, 3 now)" in other.stderr
+
+    resumed = train(killed, *LONG, "--resume", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on where" in resumed.stderr
+    assert json.loads(resumed.stdout)["tokens"] == 200 * 20 * 7200
+    assert not (killed / "t.training").exists()
+
+    whole = train(killed, *("u" if argument == "t" else argument for argument in LONG))
+    assert whole.returncode == 0
+    assert (killed / "t").read_bytes() == (killed / "u").read_bytes()
+
+
+def test_a_finished_output_is_said_to_be_and_not_touched(folder):
+    assert train(folder, "text.txt", "-o", "t", "--epochs", "2").returncode == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    again = train(folder, "text.txt", "-o", "t", "--epochs", "2", "--resume")
+    assert again.returncode == 0
+    assert again.stderr == "t is finished: there is nothing to resume, nothing was changed\n"
+    assert again.stdout == "t: 12 tokens × 100, of which special: [PAD] [UNK] [SEP]\n"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_text_from_stdin_patterns_and_compressed_files(folder):
+    (folder / "more.gz").write_bytes(gzip.compress(b"zebra crossing\n" * 50))
+    words = train(folder, "-", "more.gz", "-o", "stdin", stdin=TEXT)
+    assert words.returncode == 0, words.stderr
+    assert {"cat", "zebra"} <= set(ts.load(folder / "stdin").vocab)
+    names = [file["name"] for file in ts.load(folder / "stdin").provenance["corpus"]]
+    assert names == ["stdin", "more.gz"]
+    assert train(folder, "*.txt", "m?re.gz", "-o", "glob").returncode == 0
+    assert {"cat", "zebra"} <= set(ts.load(folder / "glob").vocab)
+    pieces = train(folder, "-", "-o", "pieces", "--tokenizer", "bpe", "--vocab-size", "270", stdin=TEXT)
+    assert pieces.returncode == 0, pieces.stderr
+    assert ts.load(folder / "pieces").vocab.encoding == "byte-level"
+
+
+def test_words_between_white_space(folder):
+    (folder / "text.txt").write_text("don't stop. don't stop. now!\n" * 30)
+    assert (
+        train(folder, "text.txt", "-o", "t", "--tokenizer", "whitespace", "--min-count", "2").returncode == 0
+    )
+    table = ts.load(folder / "t")
+    assert set(table.vocab) == {"[PAD]", "[UNK]", "[SEP]", "don't", "stop.", "now!"}
+    assert table.provenance["settings"]["words"] == "whitespace"
+
+
+def test_pretrained_rows_and_scores(folder):
+    (folder / "pairs.tsv").write_text("cat dog 9\ncat land 1\nking land 5\n")
+    (folder / "questions.txt").write_text(": section\ncat dog king land\n")
+    arguments = (
+        "--init",
+        "wordnet",
+        "--evaluate",
+        "pairs.tsv",
+        "--evaluate",
+        "questions.txt",
+        "--epochs",
+        "2",
+    )
+    result = train(folder, "text.txt", "-o", "t", "--json", *arguments)
+    assert result.returncode == 0, result.stderr
+    assert "12 of 12 tokens start from pretrained rows" in result.stderr
+    assert "epoch 2/2: pairs.tsv: ρ " in result.stderr
+    scores = json.loads(result.stdout)["scores"]
+    assert [score["file"] for score in scores] == ["pairs.tsv", "questions.txt"]
+    table = ts.load(folder / "t")
+    assert table.provenance["scores"] == scores
+    assert table.provenance["init"]["matched"] == 12
+    lines = [json.loads(line) for line in (folder / "t.loss.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines if "scores" in line] == [1, 2]
+
+
+def test_a_table_from_a_language_model(folder):
+    arguments = ("--objective", "lm", "--dim", "16", "--layers", "1", "--heads", "2", "--context", "16")
+    files = ("text.txt", "-o", "t", "--vocab-size", "270", "--epochs", "1", "--threads", "1")
+    result = train(folder, *files, *arguments, "--checkpoint", "model", "--json")
+    assert result.returncode == 0, result.stderr
+    about = json.loads(result.stdout)
+    assert about["perplexity"] == pytest.approx(np.exp(about["loss"]), rel=1e-3)
+    assert "perplexity" in result.stderr
+    table = ts.load(folder / "t")
+    assert table.dim == 16
+    assert table.provenance["objective"].startswith("next token")
+    assert (folder / "model" / "config.json").exists()
+    assert sorted(os.listdir(folder)) == ["model", "t", "t.loss.jsonl", "text.txt"]
+    before = (folder / "t").read_bytes()
+    again = train(folder, *files, *arguments, "--resume")
+    assert again.stderr == "t is finished: there is nothing to resume, nothing was changed\n"
+    other = train(folder, *files, *arguments, "--resume", "--seed", "2")
+    assert (other.returncode, other.stderr.count("\n")) == (1, 1)
+    assert "other settings: seed 1, not 2" in other.stderr
+    assert (folder / "t").read_bytes() == before
+
+
+def test_a_full_disk_is_one_line_and_what_was_learned_stays(folder):
+    """A limit on the size of files, which the table is larger than, stands for a full disk."""
+    (folder / "wide.txt").write_text("\n".join(f"{n} {n + 1} {n + 2}" for n in range(3000)))
+    arguments = ("wide.txt", "-o", "t", "--dim", "300", "--min-count", "1", "--epochs", "1")
+    limited = [
+        "bash",
+        "-c",
+        'ulimit -f 2000; exec "$@"',
+        "-",
+        sys.executable,
+        "-m",
+        "tokenspace",
+        "train",
+        *arguments,
+    ]
+    full = subprocess.run(limited, cwd=folder, capture_output=True, text=True, check=False)
+    assert (full.returncode, full.stdout) == (1, "")
+    last = full.stderr.splitlines()[-1]
+    assert last.startswith("Error: can't write t: ")
+    assert last.endswith("mend that, then go on with --resume (resume=True)")
+    assert not (folder / "t").exists()
+    assert train(folder, *arguments, "--resume").returncode == 0
+    assert len(ts.load(folder / "t")) == 3005
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["text.txt", "-o", "t", "--window", "3", "--objective", "lm"],
+            "--window is for --objective skipgram",
+        ),
+        (["text.txt", "-o", "t", "--heads", "3"], "--heads is for --objective lm, and this is skipgram"),
+        (["text.txt", "-o", "t", "--tokenizer", "whitespace", "--vocab-size", "9"], "bounded by --min-count"),
+        (["text.txt", "-o", "t", "--checkpoint-minutes", "-1"], "--checkpoint-minutes"),
+    ],
+)
+def test_usage_mistakes(folder, arguments, message):
+    result = train(folder, *arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert os.listdir(folder) == ["text.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["text.txt", "-o", "t", "--init", "nothing"], "there is no table 'nothing'"),
+        (["text.txt", "-o", "t", "--init", "wordnet", "--dim", "7"], "has width 100, and dim is 7"),
+        (["text.txt", "-o", "t", "--evaluate", "nothing"], "there is no file nothing"),
+        (["text.txt", "-o", "t", "--evaluate", "text.txt"], "text.txt, line 1"),
+        (["no*.txt", "-o", "t"], "no file matches no*.txt"),
+        (["-", "-o", "t"], "no token"),
+        (["text.txt", "t.loss.jsonl", "-o", "t"], "it is the text to learn from"),
+        (["text.txt", "-o", "t", "--objective", "lm", "--checkpoint", "text.txt"], "a model takes a folder"),
+    ],
+)
+def test_what_can_not_be_is_one_line(folder, arguments, message):
+    (folder / "t.loss.jsonl").write_text("some text")
+    result = train(folder, *arguments, stdin="")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert message in result.stderr
+    assert sorted(os.listdir(folder)) == ["t.loss.jsonl", "text.txt"]
+    assert (folder / "t.loss.jsonl").read_text() == "some text"
+
+
+def test_the_curve_of_a_run(folder):
+    assert train(folder, "text.txt", "-o", "t", "--epochs", "9", "--threads", "1").returncode == 0
+    drawn = run(folder, "loss", "t.loss.jsonl")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert "64,800 tokens, epoch 9 of 9" in drawn.stdout
+    document = json.loads(run(folder, "loss", "t.loss.jsonl", "--json").stdout)
+    assert document["tokens"] == [7200 * n for n in range(1, 10)]
+    assert document["losses"][0] > document["losses"][-1]
+    page = run(folder, "loss", "t.loss.jsonl", "-o", "curve.html")
+    assert page.stdout == "curve.html: 9 losses until 64,800 tokens, epoch 9 of 9\n"
+    assert '"y":' in (folder / "curve.html").read_text()
+    wrong = run(folder, "loss", "text.txt")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
+    assert "text.txt, line 1 is no loss" in wrong.stderr
+
+
+def test_the_objective_that_the_command_compares_is_the_one_that_is_recorded():
+    from tokenspace.cli.train_lm import OBJECTIVE
+
+    source = importlib.util.find_spec("tokenspace.train.language_model_run").origin
+    assert OBJECTIVE in Path(source).read_text()
