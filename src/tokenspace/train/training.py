@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,11 +29,21 @@ from tokenspace.train.progress import Progress
 from tokenspace.train.settings import Settings
 
 TOKENS_A_PIECE = 10_000  # between two changes of the learning rate
+PIECES_A_READ = 16  # from disk, or more with many threads: to read one takes longer than all else around it
 PIECES_A_CALL = 4096  # of the pool, which would go through all that are left when the loop is told to pause
 SECONDS_BETWEEN_EVENTS = 0.1
 MOST_LOSSES = 1000  # lines of losses, evenly spaced over the plan
 _UNTRAINED_NAMED = 100  # ids in the provenance
 _ROWS_AT_ONCE = 16_384
+
+
+class _Text(NamedTuple):
+    """The sentences, from ``first`` on, of the pieces at the places ``start … stop-1`` of an epoch."""
+
+    start: int
+    stop: int
+    first: int
+    sentences: Any
 
 
 class Training:
@@ -74,9 +84,8 @@ class Training:
         self._line_ends = (0, 0.0)  # tokens and seconds at the last one
         self._caller = threading.get_ident()
         nothing = kernel.Corpus(np.zeros(0, np.int32), np.zeros(1, np.int64))
-        self._train_sentences(
-            nothing, 0, settings.alpha, seed=1, worker=0
-        )  # compiled before the clock starts
+        self._read_last = _Text(0, 0, 0, nothing)
+        self._train_sentences(0, 0, nothing, settings.alpha, 1, worker=0)  # compiled before the clock starts
 
     # ── training ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,19 +126,31 @@ class Training:
         read = (epoch * tokens + before) / (self._epochs * tokens)
         rate = settings.alpha + (settings.min_alpha - settings.alpha) * read
         (seed,) = np.random.SeedSequence([settings.seed, epoch, place]).generate_state(1, np.uint64)
-        ids, offsets = self._corpus.piece(self._first[place], self._first[place + 1])
-        sentences = self._kernel.Corpus(ids, offsets)
-        loss, pairs = self._train_sentences(sentences, len(offsets) - 1, rate, seed, worker)
+        text = self._text(place)
+        first, last = self._first[place] - text.first, self._first[place + 1] - text.first
+        loss, pairs = self._train_sentences(first, last, text.sentences, rate, seed, worker)
         self._loss[piece], self._pairs[piece] = loss, pairs
         self._sums[worker] += loss, pairs
         self._read[worker] += self._before[place + 1] - before
 
+    def _text(self, place: int) -> _Text:
+        """A part of the corpus that has the piece at ``place``: what was read last, or what is read now.
+
+        Workers are at places that lie near each other. One that is just beyond a part reads the next for all.
+        """
+        text = self._read_last
+        if not text.start <= place < text.stop:
+            stop = min(place + max(PIECES_A_READ, 4 * self._settings.threads), self.pieces_an_epoch)
+            ids, offsets = self._corpus.piece(self._first[place], self._first[stop])
+            text = self._read_last = _Text(place, stop, self._first[place], self._kernel.Corpus(ids, offsets))
+        return text
+
     def _train_sentences(
-        self, sentences: Any, count: int, rate: float, seed: int, worker: int
+        self, first: int, last: int, sentences: Any, rate: float, seed: int, worker: int
     ) -> tuple[float, int]:
         return self._kernel.train_sentences(
-            0,
-            count,
+            first,
+            last,
             sentences,
             self._model,
             self._draws,
