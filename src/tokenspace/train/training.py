@@ -72,6 +72,7 @@ class Training:
         self.done = 0
         self.log: LossLog | None = None
         self._loss, self._pairs = np.zeros(self.pieces), np.zeros(self.pieces, np.int64)
+        self._is_done = np.zeros(self.pieces, bool)
         self._sums = np.zeros((settings.threads, 2))  # each worker's loss and pairs
         self._read = np.zeros(settings.threads, np.int64)  # each worker's tokens, in this process
         self._read_before = 0  # and those before it
@@ -129,7 +130,7 @@ class Training:
         text = self._text(place)
         first, last = self._first[place] - text.first, self._first[place + 1] - text.first
         loss, pairs = self._train_sentences(first, last, text.sentences, rate, seed, worker)
-        self._loss[piece], self._pairs[piece] = loss, pairs
+        self._loss[piece], self._pairs[piece], self._is_done[piece] = loss, pairs, True
         self._sums[worker] += loss, pairs
         self._read[worker] += self._before[place + 1] - before
 
@@ -208,6 +209,7 @@ class Training:
             matrix[:, : self._settings.dim] = saved[:, : self._settings.dim]
         self.done, self._seconds = about["pieces"], about["seconds"]
         self._loss[: self.done], self._pairs[: self.done] = arrays["loss"], arrays["pairs"]
+        self._is_done[: self.done] = True
         self._read_before = self.tokens_before(self.done)
         self._lines = (
             -(-self.done // self._line_every) if self.done == self.pieces else self.done // self._line_every
@@ -259,10 +261,10 @@ class Training:
         self._write_losses(begun)
 
     def _write_losses(self, begun: int) -> None:
-        """Write the lines that are due when ``begun`` pieces are done, or some of them nearly."""
+        """Write the lines that are due when ``begun`` pieces were begun, and whose pieces are done."""
         while (end := min((self._lines + 1) * self._line_every, self.pieces)) <= begun:
             start = self._lines * self._line_every
-            if start >= self.pieces:
+            if start >= self.pieces or not self._is_done[start:end].all():
                 return
             self._lines += 1
             pairs = int(self._pairs[start:end].sum())
