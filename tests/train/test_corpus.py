@@ -187,7 +187,9 @@ def test_an_empty_corpus_is_refused(write, folder, content, tokenizer):
 
 def test_a_vocabulary_too_large_for_a_table_is_refused(write, folder, monkeypatch):
     monkeypatch.setattr(vocabulary, "MOST_WORDS", 3)
-    with pytest.raises(CorpusError, match="more than 3 distinct words occur 1 times or more"):
+    with pytest.raises(
+        CorpusError, match=r"more than 3 distinct words \(4 characters\) occur 1 times or more"
+    ):
         prepare(write("text.txt", "a b c d"), folder, **CHOICES)
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tokenspace.errors import CorpusError
+from tokenspace.errors import CorpusError, OutputError
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.corpus import Corpus, open_corpus, prepare
 
@@ -79,6 +79,31 @@ def test_a_failed_preparation_leaves_no_corpus_not_even_the_one_before(corpus, w
     with pytest.raises(CorpusError, match="byte 3 is zero"):
         made(corpus.folder, write("zero.txt", b"a b\0"))
     assert open_corpus(corpus.folder) is None
+    assert not list(corpus.folder.iterdir())
+
+
+def test_what_a_killed_preparation_left_is_removed_by_the_next(write, tmp_path):
+    for name in ("numbers.partial", "words-7.partial", "ids"):
+        write(name, "rubbish")
+    made(tmp_path, write("text.txt", "a b\n"))
+    assert not list(tmp_path.glob("*.partial"))
+    assert (tmp_path / "ids").stat().st_size == 8
+
+
+def test_a_folder_that_is_not_there_is_named(write, tmp_path):
+    with pytest.raises(OutputError, match=r"can't write a corpus in .*nowhere: No such file or directory"):
+        made(tmp_path / "nowhere", write("text.txt", "a b\n"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [('{"version": 2}', "is of version 2, not 1; remove"), ("{", "can't read .*corpus.json")],
+    ids=["of another version", "cut"],
+)
+def test_a_manifest_that_is_not_ours_is_refused(corpus, content, message):
+    (corpus.folder / "corpus.json").write_text(content)
+    with pytest.raises(CorpusError, match=message):
+        open_corpus(corpus.folder)
 
 
 def test_a_given_tokenizer_is_kept_as_it_is(write, tmp_path):

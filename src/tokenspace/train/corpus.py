@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tokenspace import text
 from tokenspace.atomic import replacing
-from tokenspace.errors import CorpusError, MissingExtra, VocabError
+from tokenspace.errors import CorpusError, MissingExtra, OutputError, TokenspaceError, VocabError
 from tokenspace.shapes import Array, Int
 from tokenspace.shown import shown
 from tokenspace.text import TextFile
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float | None], None]
 
 _VERSION = 1
+_MANIFEST, _FILES = "corpus.json", ("ids", "offsets", "counts", "tokenizer.json")
 _ID, _PLACE = np.dtype("<i4"), np.dtype("<i8")
 _OFFSETS_AT_ONCE = 1 << 20
 
@@ -140,12 +142,12 @@ def prepare(
 
     Tokens that the vocabulary does not know are left out, as in word2vec. Text is never in memory whole, nor
     are ids. ``CorpusError`` if a file can't be read, is no UTF-8 text, or no token is left; a corpus that
-    ``folder`` held before is gone then. ``MissingExtra`` without what .zst needs.
+    ``folder`` held before is gone then. ``OutputError`` if the folder can't be written (it needs some 8 bytes
+    a word until all is done, 4 afterwards). ``MissingExtra`` without numba, or without what .zst needs.
     """
     if words not in WHOLE_WORDS:
         raise VocabError(f"words must be {' or '.join(map(repr, WHOLE_WORDS))}, found {words!r}")
     folder = Path(folder)
-    (folder / "corpus.json").unlink(missing_ok=True)
     reading = text.Reading(text.find(files))
 
     def tick(phase: str, fraction: float | None) -> None:
@@ -154,13 +156,13 @@ def prepare(
         if progress is not None:
             progress(phase, fraction)
 
-    if tokenizer is not None and not splits_at_spaces(tokenizer):
-        blocks = encode_blocks(reading, tokenizer, threads)
-        sizes = _write(blocks, folder, tokenizer, longest, lambda _: tick("encoding", reading.fraction))
-        return _finish(folder, sizes, reading.done, None, [])
-    notes: list[str] = []
-    numbered = _numbered(folder, threads)
-    try:
+    with _fresh(folder):
+        if tokenizer is not None and not splits_at_spaces(tokenizer):
+            blocks = encode_blocks(reading, tokenizer, threads)
+            written = _write(blocks, folder, tokenizer, longest, lambda _: tick("encoding", reading.fraction))
+            return _finish(written, reading.done, None, [])
+        notes: list[str] = []
+        numbered = _numbered(folder, threads)
         numbered.read(reading, lambda: tick("counting", reading.fraction))
         if tokenizer is None:
             if min_count is None:
@@ -174,10 +176,33 @@ def prepare(
             min_count = None
             ids, lengths = numbered.encode_chunks(tokenizer)
         blocks = numbered.encode(ids, lengths, tokenizer)
-        sizes = _write(blocks, folder, tokenizer, longest, lambda n: tick("encoding", n / numbered.blocks))
+        written = _write(
+            blocks, folder, tokenizer, longest, lambda number: tick("encoding", number / numbered.blocks)
+        )
+        return _finish(written, reading.done, min_count, notes)
+
+
+@contextmanager
+def _fresh(folder: Path) -> Iterator[None]:
+    """No corpus is in ``folder`` before, and after a failure nothing of one; no temporary file ever."""
+    _remove(folder, _MANIFEST, *_FILES, "*.partial")
+    try:
+        yield
+    except BaseException as error:
+        _remove(folder, _MANIFEST, *_FILES)
+        if isinstance(error, OSError) and not isinstance(error, TokenspaceError):
+            raise OutputError(
+                f"can't write a corpus in {shown(str(folder))}: {error.strerror or error}"
+            ) from None
+        raise
     finally:
-        numbered.remove()
-    return _finish(folder, sizes, reading.done, min_count, notes)
+        _remove(folder, "*.partial")
+
+
+def _remove(folder: Path, *names: str) -> None:
+    for name in names:
+        for path in folder.glob(name):
+            path.unlink(missing_ok=True)
 
 
 def _numbered(folder: Path, threads: int) -> Numbered:
@@ -190,40 +215,43 @@ def _numbered(folder: Path, threads: int) -> Numbered:
     return Numbered(folder, threads)
 
 
+class _Written(NamedTuple):
+    """What lies in the folder before the manifest does."""
+
+    folder: Path
+    tokenizer: Tokenizer
+    counts: Int[Array, " V"]
+    sentences: int
+
+
 def _write(
     blocks: Iterable[EncodedBlock],
     folder: Path,
     tokenizer: Tokenizer,
     longest: int | None,
     tick: Callable[[int], None],
-) -> tuple[int, int]:
-    """Write everything but the manifest; returns how many tokens and sentences there are."""
+) -> _Written:
     counts = np.zeros(len(tokenizer.vocab), np.int64)
     sentences = Sentences(longest)
     with (folder / "ids").open("wb") as ids, (folder / "offsets").open("wb") as offsets:
         for number, block in enumerate(blocks, 1):
             ids.write(block.ids.astype(_ID).tobytes())
             offsets.write(sentences.offsets(block.lengths, block.ends_line).astype(_PLACE).tobytes())
-            counts += np.bincount(block.ids, minlength=len(counts))
+            np.add.at(counts, block.ids, 1)
             tick(number)
         offsets.write(sentences.end().astype(_PLACE).tobytes())
     (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
     (folder / "counts").write_bytes(counts.astype(_PLACE).tobytes())
-    return int(counts.sum()), sentences.count
+    return _Written(folder, tokenizer, counts, sentences.count)
 
 
-def _finish(
-    folder: Path,
-    sizes: tuple[int, int],
-    sources: list[TextFile],
-    min_count: int | None,
-    notes: list[str],
-) -> Corpus:
+def _finish(written: _Written, sources: list[TextFile], min_count: int | None, notes: list[str]) -> Corpus:
     """See that all is on the disk, then write the manifest."""
-    tokens, sentences = sizes
+    folder, tokenizer, counts, sentences = written
+    tokens = int(counts.sum())
     if not tokens:
         raise _empty(sources)
-    for name in ("ids", "offsets", "counts", "tokenizer.json"):
+    for name in _FILES:
         with (folder / name).open("rb+") as file:
             os.fsync(file.fileno())
     manifest = {
@@ -236,11 +264,9 @@ def _finish(
             {"path": str(source.path), "bytes": source.bytes, "sha256": source.sha256} for source in sources
         ],
     }
-    with replacing(folder / "corpus.json") as fresh:
+    with replacing(folder / _MANIFEST) as fresh:
         fresh.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    corpus = open_corpus(folder)
-    assert corpus is not None  # it was just written
-    return corpus
+    return Corpus(folder, tokenizer, counts, tokens, sentences, sources, min_count, notes)
 
 
 def open_corpus(folder: Path) -> Corpus | None:
@@ -250,11 +276,16 @@ def open_corpus(folder: Path) -> Corpus | None:
     """
     folder = Path(folder)
     try:
-        manifest = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise CorpusError(f"can't read {shown(str(folder / 'corpus.json'))}: {error}") from None
+        raise CorpusError(f"can't read {shown(str(folder / _MANIFEST))}: {error}") from None
+    if manifest.get("version") != _VERSION:
+        raise CorpusError(
+            f"{shown(str(folder / _MANIFEST))} is of version {manifest.get('version')!r}, not {_VERSION}; "
+            "remove the folder and make the corpus again"
+        )
     tokens, sentences = manifest["tokens"], manifest["sentences"]
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     for name, entries, dtype in (

@@ -22,7 +22,7 @@ from tokenspace.tokenizer_training import WORD_SPECIAL
 from tokenspace.train.corpus_encoding import EncodedBlock, encode_texts, in_order
 from tokenspace.train.vocabulary import Frequent, Splitter, WordCounts, tokenizer_of
 
-MOST_CHUNKS = 1 << 21  # distinct ones, with numbers
+MOST_CHUNKS = 1 << 20  # distinct ones, with numbers
 _FEWEST_CHUNKS = 1 << 16  # that each thread has room for
 _CHUNKS_AT_ONCE = 1 << 17
 _NUMBER = np.dtype("<i4")
@@ -49,7 +49,7 @@ class Learned(NamedTuple):
 
 
 class Numbered:
-    """A text as numbers of its chunks, in two files of ``folder`` that ``remove`` removes."""
+    """A text as numbers of its chunks, in two files of ``folder``, whose names end in .partial."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._folder, self._threads = folder, threads
@@ -116,24 +116,23 @@ class Numbered:
     def learn(self, kind: str, min_count: int, lowercase: bool, tick: Callable[[], None]) -> Learned:
         """Learn the words that were seen at least ``min_count`` times, of a ``kind`` of whole words."""
         splitter, counts = Splitter(kind, lowercase), WordCounts(self._folder)
-        numbers, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]  # of all words of numbered chunks
+        numbers, owners = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]  # of all words of numbered chunks
         special: dict[int, str] = {}  # chunks that hold what is written like a special token
         first = 0
-        try:
-            for chunks, seen in self.chunks():
-                words = splitter.split(chunks)
-                numbers.append(counts.add(words.words, seen[words.chunks]))
-                owners.append(words.chunks + first)
-                special |= {first + k: chunk for k, chunk in enumerate(chunks) if _holds_special(chunk)}
-                first += len(chunks)
-                tick()
-            for chunks in self.missed():
-                words = splitter.split(chunks)
-                counts.add(words.words, np.ones(len(words.words), np.int64))
-                tick()
-            frequent = counts.frequent(min_count)
-        finally:
-            counts.remove()
+        for chunks, seen in self.chunks():
+            words = splitter.split(chunks)
+            found = counts.add(words.words, seen[words.chunks])
+            if counts.numbers is not None:
+                numbers.append(found)
+                owners.append((words.chunks + first).astype(np.int32))
+            special |= {first + k: chunk for k, chunk in enumerate(chunks) if _holds_special(chunk)}
+            first += len(chunks)
+            tick()
+        for chunks in self.missed():
+            words = splitter.split(chunks)
+            counts.add(words.words, np.ones(len(words.words), np.int64))
+            tick()
+        frequent = counts.frequent(min_count)
         tokenizer = tokenizer_of(frequent.words, kind, lowercase)
         if counts.numbers is None:
             return Learned(frequent, tokenizer, *self.encode_chunks(tokenizer))
@@ -178,11 +177,6 @@ class Numbered:
             )
 
         return in_order(encoded, self._records, self._threads)
-
-    def remove(self) -> None:
-        """Remove the files."""
-        self._numbers.unlink(missing_ok=True)
-        self._missed.unlink(missing_ok=True)
 
     def _read_missed(self, record: Record) -> bytes:
         return np.fromfile(self._missed, np.uint8, record.missed, offset=record.missed_first).tobytes()

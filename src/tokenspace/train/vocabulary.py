@@ -21,7 +21,9 @@ from tokenspace.shapes import Array, Int
 from tokenspace.tokenizer import Tokenizer
 
 MOST_IN_MEMORY = 1 << 20  # words in the dictionary
+MOST_LETTERS_IN_MEMORY = 1 << 26
 MOST_WORDS = 10_000_000  # in a vocabulary
+MOST_LETTERS = 1 << 28
 _RUNS_AT_ONCE = 64  # open files
 _CHUNKS_AT_ONCE = 1000  # the library takes longer for a word of a longer text
 
@@ -88,12 +90,13 @@ class Frequent(NamedTuple):
 
 
 class WordCounts:
-    """How often each word was seen; ``folder`` takes what does not fit in memory."""
+    """How often each word was seen; ``folder`` takes what does not fit in memory, in files named .partial."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._numbers: dict[str, int] = {}
         self._counts = np.zeros(1024, np.int64)
+        self._letters = 0
         self._runs: list[Path] = []
         self._run = 0
 
@@ -104,37 +107,35 @@ class WordCounts:
 
     def add(self, words: Sequence[str], counts: Int[Array, " words"]) -> Int[Array, " words"]:
         """Add counts; returns the words' numbers, which hold as long as ``numbers`` is not None."""
-        numbers = self._numbers
-        found = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
+        numbers, before = self._numbers, len(self._numbers)
+        found = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int32)
+        self._letters += sum(map(len, itertools.islice(reversed(numbers), len(numbers) - before)))
         if len(numbers) > len(self._counts):
             more = np.zeros(2 * len(numbers) - len(self._counts), np.int64)
             self._counts = np.append(self._counts, more)
         np.add.at(self._counts, found, counts)
-        if len(numbers) > MOST_IN_MEMORY:
+        if len(numbers) > MOST_IN_MEMORY or self._letters > MOST_LETTERS_IN_MEMORY:
             self._spill()
         return found
 
     def frequent(self, min_count: int) -> Frequent:
         """The words seen at least ``min_count`` times; ``CorpusError`` if they are too many."""
         kept: list[tuple[int, str]] = []
-        distinct, top = 0, (0, "")
+        distinct, letters, top = 0, 0, (0, "")
         for word, count in self._merged():
             distinct += 1
             top = min(top, (-count, word))
             if count >= min_count:
                 kept.append((-count, word))
-                if len(kept) > MOST_WORDS:
+                letters += len(word)
+                if len(kept) > MOST_WORDS or letters > MOST_LETTERS:
                     raise CorpusError(
-                        f"more than {MOST_WORDS:,} distinct words occur {min_count:,} times or more, "
-                        "too many for a table; raise the minimum count, or learn pieces of words"
+                        f"more than {len(kept) - 1:,} distinct words ({letters:,} characters) occur "
+                        f"{min_count:,} times or more, too many for a table; raise the minimum count, "
+                        "or learn pieces of words"
                     )
         kept.sort()
         return Frequent([word for _, word in kept], distinct, (top[1], -top[0]) if distinct else None)
-
-    def remove(self) -> None:
-        """Remove what lies in the folder."""
-        for path in self._runs:
-            path.unlink(missing_ok=True)
 
     def _merged(self) -> Iterator[tuple[str, int]]:
         if not self._runs:
@@ -149,7 +150,7 @@ class WordCounts:
 
     def _spill(self) -> None:
         self._write(sorted(zip(self._numbers, self._counts.tolist(), strict=False)))
-        self._numbers, self._counts = {}, np.zeros(1024, np.int64)
+        self._numbers, self._counts, self._letters = {}, np.zeros(1024, np.int64), 0
 
     def _write(self, counted: Iterator[tuple[str, int]] | list[tuple[str, int]]) -> None:
         path = self._folder / f"words-{self._run}.partial"
