@@ -1,12 +1,13 @@
 # make demo: the main job on the built-in table, from nothing.   make test: everything, as CI runs it.
 # make bench: what docs/speed.md shows, measured again.   make test-gpu, make bench-gpu: the same where CUDA is.
+# make bench-training: what docs/training.md and docs/language_model.md show, in half an hour.
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check install
 
-.PHONY: demo test check bench bench-gpu test-gpu clean
+.PHONY: demo test check bench bench-training bench-gpu test-gpu clean
 
 demo: $(VENV)/base
 	$(BIN)/tokenspace embed "The cat sat"
@@ -22,6 +23,12 @@ check: $(VENV)/dev
 
 bench: $(BENCH)/made
 	$(BENCH)/bin/python benchmarks
+
+# The texts are Debian's: wordnet-base, dict-gcide, bible-kjv, bible-kjv-text.
+bench-training: $(BENCH)/made
+	$(BENCH)/bin/python benchmarks/skipgram.py
+	$(BENCH)/bin/python benchmarks/preparation.py
+	$(BENCH)/bin/python benchmarks/language_model.py
 
 # With the torch of this environment, which has to be a CUDA build: VENV=... takes another.
 bench-gpu: $(VENV)/dev
