@@ -1,8 +1,12 @@
-"""Learning a table from text. Training needs the ``train`` extra; importing this room does not."""
+"""Learning a table from text.
+
+Skip-gram needs the ``train`` extra, a language model the ``torch`` extra; importing this room needs neither.
+"""
 
 from __future__ import annotations
 
+from tokenspace.train.language_model import LanguageModel, language_model
 from tokenspace.train.progress import Progress
 from tokenspace.train.skipgram import skipgram
 
-__all__ = ["Progress", "skipgram"]
+__all__ = ["LanguageModel", "Progress", "language_model", "skipgram"]
