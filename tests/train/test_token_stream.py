@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tokenspace.errors import CorpusError
+from tokenspace.tokenizer import Tokenizer
 from tokenspace.train import token_stream
 from tokenspace.train.corpus import prepare
 
@@ -103,6 +104,25 @@ def test_streams_that_lie_there_are_taken_as_they_are(lines, corpus_of, tmp_path
     streams = token_stream.write(corpus, END, 0.1, tmp_path)
     assert streams.held_out.tokens * 4 == before[1].st_size
     streams.close()
+
+
+def test_an_end_takes_the_place_of_the_newline_that_byte_pairs_have_a_token_for(tmp_path):
+    (tmp_path / "text").write_text("the cat\n\n\na dog  \n\nthe end")
+    tokenizer = Tokenizer.train_from_iterator(["the cat", "a dog"], "bpe", 300)
+    corpus = prepare(
+        tmp_path / "text",
+        tmp_path,
+        tokenizer=tokenizer,
+        min_count=None,
+        lowercase=False,
+        longest=None,
+        threads=1,
+    )
+    stream = token_stream.write(corpus, 1, 0.0, tmp_path).training
+    ids = stream.windows(np.array([0]), stream.tokens)[0]
+    parts = [tokenizer.decode(part[part != 1]) for part in np.split(ids, np.flatnonzero(ids == 1) + 1)]
+    assert parts == ["", "the cat", "a dog  ", "the end", ""]
+    stream.close()
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])

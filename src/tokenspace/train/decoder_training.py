@@ -25,7 +25,7 @@ from tokenspace.train.token_stream import TokenStream
 
 WARM_UP = 100  # steps in which the rate rises, or a twentieth of the run, if that is less
 LARGEST_GRADIENT = 1.0  # Euclidean norm over all parameters
-MUON_RATE = 4.0  # times the other rate: that of the matrices
+MUON_RATE = 4.0  # times the other rate
 SCORES_AT_ONCE = 2**21  # 8 MB: a step takes a tenth less time than with all of a batch's
 SHORT = 256  # tokens of context
 _SCORED_AT_ONCE = 32  # windows

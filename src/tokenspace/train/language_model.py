@@ -65,7 +65,7 @@ def language_model(
     epochs: int | None = None,
     minutes: float | None = None,
     batch: int = 16,
-    rate: float = 2e-3,
+    rate: float = 5e-3,
     weight_decay: float = 0.1,
     dropout: float = 0.0,
     held_out: float = 0.02,

@@ -78,7 +78,8 @@ class Course:
         with _readable_twice(files, folder) as paths:
             if tokenizer is None:
                 size, lowercase = self._settings.vocab_size or 0, bool(self._settings.lowercase)
-                texts = _until(self._stop, text.lines(text.check(paths)))
+                lines = _until(self._stop, text.lines(text.check(paths)))
+                texts = (line.removesuffix("\n") for line in lines)
                 tokenizer = Tokenizer.train_from_iterator(texts, "bpe", size, lowercase=lowercase)
             end_of_text(tokenizer)  # refused before the work, if there is none
             return prepare(
@@ -196,7 +197,7 @@ class Course:
             "settings": asdict(self._settings),
             "notes": [*corpus.notes, *self._notes],
             "corpus": [source.description() for source in corpus.sources],
-            "tokens": corpus.tokens,
+            "tokens": training.plan.tokens + held_out_tokens - 1,
             "texts": corpus.sentences,
             "vocabulary": len(corpus.tokenizer.vocab),
             "tokenizer": {

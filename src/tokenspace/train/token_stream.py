@@ -1,8 +1,9 @@
 """A corpus as one stream of tokens for a language model, and the part of it that is held out.
 
 After each sentence comes a token that says so, and one stands before the first: where a text ends is to be
-learned too. The streams lie in files (little-endian int32), of which windows are read; their size is bounded
-by the disk alone.
+learned too. It takes the place of the newline, where the tokenizer has a token for that; empty lines are left
+out. The streams lie in files (little-endian int32), of which windows are read; their size is bounded by the
+disk alone.
 
 The held-out part is taken from all over the corpus, a run of neighboring sentences at each place.
 """
@@ -19,6 +20,7 @@ import numpy as np
 from tokenspace.atomic import replacing
 from tokenspace.errors import CorpusError
 from tokenspace.shapes import Array, Int
+from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.corpus import Corpus
 
 LONGEST_PIECE = 10_000  # tokens
@@ -84,7 +86,7 @@ def _write(
             f"{len(held):,} sentences can't be split into a part to learn from and {held_out:.2%} to measure "
             "by; hold out a larger share, or nothing (held_out 0), or add text"
         )
-    first = np.array([end], _ID).tobytes()
+    first, newline = np.array([end], _ID).tobytes(), _newline(corpus.tokenizer)
     with (
         replacing(paths[1]) as fresh_held,
         replacing(paths[0]) as fresh,
@@ -97,8 +99,32 @@ def _write(
             if stop():
                 raise KeyboardInterrupt
             ids, offsets = corpus.piece(int(sentences[piece]), int(sentences[piece + 1]))
-            stream = np.insert(ids, offsets[1:], end).astype(_ID)
-            (measuring if apart else training).write(stream.tobytes())
+            (measuring if apart else training).write(_ended(ids, offsets, end, newline).tobytes())
+
+
+def _newline(tokenizer: Tokenizer) -> int | None:
+    """The token that stands for the end of a line and nothing else; None if there is none."""
+    pieces = tokenizer.pieces("\n")
+    return pieces[0] if len(pieces) == 1 and pieces[0] != tokenizer.unk_id else None
+
+
+def _ended(
+    ids: Int[Array, " n"], offsets: Int[Array, " s_plus_1"], end: int, newline: int | None
+) -> Int[Array, " m"]:
+    """Sentences as a stream: ``end`` after each, in the place of a newline that stands there.
+
+    >>> _ended(np.array([5, 6, 9, 9, 7]), np.array([0, 3, 4, 5]), end=2, newline=9).tolist()
+    [5, 6, 2, 7, 2]
+    """
+    last = offsets[1:] - 1
+    broken = ids[last] == (-1 if newline is None else newline)
+    empty = broken & (np.diff(offsets) == 1)
+    stream = ids.astype(_ID)
+    stream[last[broken]] = end
+    kept = np.ones(len(ids), bool)
+    kept[last[empty]] = False
+    places = np.cumsum(kept)[last[~broken]]
+    return np.insert(stream[kept], places, end).astype(_ID)
 
 
 def _evenly(pieces: int, share: float) -> np.ndarray:
