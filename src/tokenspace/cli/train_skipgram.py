@@ -12,7 +12,7 @@ from tokenspace.cli.early_end import EarlyEnd
 from tokenspace.cli.train_texts import check_places, readable_twice, tokenizer_of
 from tokenspace.cli.training_view import Bar, report
 from tokenspace.table import Table
-from tokenspace.train.run import losses_beside
+from tokenspace.train.run import disk_told, losses_beside
 from tokenspace.train.settings import WORDS
 
 
@@ -73,5 +73,6 @@ class _Snapshots:
     def save(self, fraction: float, table: Table) -> str:
         """Save the one that is due when ``fraction`` is done; returns what to say of it."""
         path = self.paths[round(fraction * (len(self.paths) + 1)) - 1]
-        formats.save(table, path)
+        with disk_told(path):
+            formats.save(table, path)
         return f"{fraction:.0%}: saved {shown(str(path))}"
