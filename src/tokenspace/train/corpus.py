@@ -44,6 +44,7 @@ _VERSION = 1
 _MANIFEST, _FILES = "corpus.json", ("ids", "offsets", "counts", "tokenizer.json")
 _ID, _PLACE = np.dtype("<i4"), np.dtype("<i8")
 _OFFSETS_AT_ONCE = 1 << 20
+_LONGEST_SHOWN = 40  # characters of a word in a message; one may be a megabyte long
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,7 @@ def _too_rare(frequent: Frequent, min_count: int, files: Sequence[TextFile]) -> 
     if frequent.top is None:
         return _empty(files)
     word, count = frequent.top
+    word = word if len(word) <= _LONGEST_SHOWN else word[:_LONGEST_SHOWN] + "…"
     return CorpusError(
         f"none of the {frequent.distinct:,} distinct tokens occurs {min_count:,} times or more "
         f"(the most frequent, {word!r}, occurs {count:,} times); "

@@ -18,7 +18,8 @@ from tokenspace.tokenizer_training import word_level
 _LINES_TOGETHER = 8192
 _BLOCKS_A_THREAD = 4  # in a round: equal work for all, and as much text again is read meanwhile
 
-Thing, Result = TypeVar("Thing"), TypeVar("Result")
+Thing = TypeVar("Thing")
+Result = TypeVar("Result")
 
 
 class EncodedBlock(NamedTuple):
