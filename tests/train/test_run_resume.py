@@ -99,14 +99,18 @@ def test_a_long_plan_has_a_thousand_losses_at_most(folder, monkeypatch):
     assert pieces[-1] == 6 * 1500 * 18
 
 
-def test_an_interrupted_run_goes_on_to_the_bits_of_one_that_was_not(broken_off):
+@pytest.mark.parametrize("pieces", [1, 7, 16])
+def test_an_interrupted_run_goes_on_to_the_bits_of_one_that_was_not(folder, monkeypatch, pieces):
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+        train(folder, **after(pieces))
     heard = []
-    train(broken_off, resume=True, on_note=heard.append)
+    train(folder, resume=True, on_note=heard.append)
     assert "going on where" in heard[-1]
-    train(broken_off, "whole.safetensors")
-    assert (broken_off / "t.safetensors").read_bytes() == (broken_off / "whole.safetensors").read_bytes()
-    assert losses(broken_off / "t.loss.jsonl") == losses(broken_off / "whole.loss.jsonl")
-    assert not (broken_off / "t.training").exists()
+    train(folder, "whole.safetensors")
+    assert (folder / "t.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
+    assert losses(folder / "t.loss.jsonl") == losses(folder / "whole.loss.jsonl")
+    assert not (folder / "t.training").exists()
 
 
 def test_an_interrupted_run_leaves_a_table_that_says_so_and_its_folder(broken_off):
@@ -268,6 +272,39 @@ def test_a_callback_that_fails_leaves_the_last_checkpoint(folder, monkeypatch):
     train(folder, resume=True)
     train(folder, "whole.safetensors")
     assert (folder / "t.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("minutes", [0.0, 10.0])
+def test_ctrl_c_between_checkpoints_leaves_the_last_one(folder, monkeypatch, minutes):
+    """The matrices are further than the pieces known to be done: they are given, and not gone on from."""
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+    trained = 0
+
+    def interrupt(event):
+        nonlocal trained
+        trained = event.tokens
+        if event.fraction > 0.45:
+            raise KeyboardInterrupt
+
+    table = train(folder, progress=interrupt, checkpoint_minutes=minutes)
+    assert table.provenance["interrupted_at"] == round(trained / (6 * 1500 * 18), 4) > 0.45
+    assert (folder / "t.training" / "state.safetensors").exists() == (minutes == 0)
+    train(folder, resume=True)
+    train(folder, "whole.safetensors")
+    assert (folder / "t.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("pieces", [4, 5, 16])
+def test_how_much_is_read_at_once_changes_nothing(folder, monkeypatch, pieces):
+    """Of the 11 pieces of an epoch."""
+    (folder / "text.txt").write_text("\n".join(LINES * 6000))
+    monkeypatch.setattr(training, "PIECES_A_READ", 1000)
+    expected = train(folder, "whole.safetensors")
+    monkeypatch.setattr(training, "PIECES_A_READ", pieces)
+    monkeypatch.setattr(training, "PIECES_A_CALL", pieces)
+    table = train(folder)
+    np.testing.assert_array_equal(table.weight, expected.weight)
+    np.testing.assert_array_equal(table.output, expected.output)
 
 
 def test_a_compressed_text_is_compared_as_it_lies_there(folder, monkeypatch):

@@ -96,5 +96,12 @@ def test_matrices_that_do_not_fit_in_memory_are_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
+def test_what_the_system_would_promise_and_not_have_is_refused():
+    """Linux hands out more memory than it has, and ends a process that comes to use it."""
+    rows = int(1.02 * start.memory() / (2 * 4 * 65_536))
+    with pytest.raises(ShapeError, match=f"two matrices of {rows:,} × 65,536 take"):
+        start.drawn(kernel, np.ones(rows, np.int64), settings(dim=65_536), np.random.default_rng(1))
+
+
 def test_memory_is_what_the_machine_has():
     assert 1 << 26 < start.memory() < 1 << 50

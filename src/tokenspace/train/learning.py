@@ -176,9 +176,7 @@ def _trained(
         fraction = n / (asked.snapshots + 1)
         stops.append((round(fraction * training.pieces), snapshot, fraction))
     if asked.evaluation:
-        known = {line["epoch"] for line in scores}
-        ends = ((epoch * training.pieces_an_epoch, epoch) for epoch in range(1, epochs + 1))
-        stops += [(piece, score, epoch) for piece, epoch in ends if epoch not in known]
+        stops += [(epoch * training.pieces_an_epoch, score, epoch) for epoch in range(1, epochs + 1)]
     stops.append((training.pieces, lambda _: None, None))
     for piece, act, argument in sorted(stops, key=lambda stop: stop[0]):
         if piece < resumed_at:
