@@ -211,6 +211,8 @@ def test_a_file_named_minus_is_read_by_its_path(write, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert content_of("./-") == b"minus"
     assert list(text.lines(text.check("./-"))) == ["minus"]
+    write("stdin", "file ")
+    assert content_of("stdin", "stdin") == b"file file "
 
 
 @pytest.mark.parametrize("block", [8, 9, 10, 11, 12, 40])

@@ -60,6 +60,17 @@ def test_a_table_grows_and_forgets_nothing(length, rng):
     np.testing.assert_array_equal(words.counts, np.bincount(numbers))
 
 
+def test_words_of_the_same_hash_are_told_apart():
+    """Among 300,000 words some 20 pairs share their 31 bits."""
+    words = kernel.Words(most=1 << 20)
+    numbers, missed = words.number(b" ".join(b"%d" % n for n in range(300_000)))
+    assert (len(words), missed) == (300_000, b"")
+    np.testing.assert_array_equal(numbers, np.arange(300_000))
+    slots = words._table.slots
+    hashes = slots[slots != 0] >> 32
+    assert len(np.unique(hashes)) < len(hashes) == 300_000
+
+
 def test_a_table_is_bounded_by_bytes_as_well():
     words = kernel.Words(most=5000)
     numbers, missed = words.number(b" ".join(b"%0100d" % n for n in range(5000)))
