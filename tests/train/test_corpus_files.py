@@ -82,6 +82,13 @@ def test_a_failed_preparation_leaves_no_corpus_not_even_the_one_before(corpus, w
     assert not list(corpus.folder.iterdir())
 
 
+def test_the_manifest_is_gone_before_its_files_are_and_written_after_them(corpus, write):
+    seen: list[Corpus | None] = []
+    made(corpus.folder, write("more.txt", "a b\n"), stop=lambda: seen.append(open_corpus(corpus.folder)))
+    assert seen
+    assert not any(seen)
+
+
 def test_what_a_killed_preparation_left_is_removed_by_the_next(write, tmp_path):
     for name in ("numbers.partial", "words-7.partial", "ids"):
         write(name, "rubbish")

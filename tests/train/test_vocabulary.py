@@ -28,6 +28,7 @@ def test_counts_are_exact_whatever_fits_in_memory(tmp_path, monkeypatch, rng, mo
     assert frequent.words == [word for word, count in ordered if count >= min_count]
     assert frequent.distinct == len(wanted)
     assert frequent.top == ordered[0]
+    assert len(list(tmp_path.iterdir())) <= 3  # no more files than may be open together
 
 
 def test_few_long_words_do_not_stay_in_memory(tmp_path, monkeypatch):
