@@ -162,7 +162,7 @@ def test_ctrl_c_at_any_moment_ends_it(folder, seconds):
     assert "Exception ignored" not in messages
     left = {path.name for path in folder.iterdir()} - {"text.txt", "long.txt"}
     if (folder / "t").exists():
-        assert left == {"t", "t.loss.jsonl", "t.training"}
+        assert {"t", "t.training"} <= left <= {"t", "t.loss.jsonl", "t.training"}
         assert ts.load(folder / "t").provenance["interrupted_at"] > 0
     elif process.returncode == 130:
         assert not left

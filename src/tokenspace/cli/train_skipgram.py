@@ -34,8 +34,8 @@ def learn(
     folded = True if lowercase is None else lowercase
     begin = time.perf_counter()
     with EarlyEnd() as asked, readable_twice(files, source) as texts:
-        tokenizer = tokenizer_of(source, texts, vocab_size or 30_000, folded)
         with Bar() as bar:
+            tokenizer = tokenizer_of(source, texts, vocab_size or 30_000, folded)
             table = train.skipgram(
                 texts,
                 words=source if source in WORDS else "word",
