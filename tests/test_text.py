@@ -170,6 +170,16 @@ def test_damaged_archives_are_one_clear_error(write, kind, fault):
         content_of(write("text.xz", damaged))
 
 
+def test_a_zstd_window_that_takes_too_much_memory_is_no_damage(write):
+    settings = zstandard.ZstdCompressionParameters(window_log=28)
+    compressor = zstandard.ZstdCompressor(compression_params=settings).compressobj()
+    path = write("long.zst", compressor.compress(WORDS) + compressor.flush())
+    with pytest.raises(
+        CorpusError, match=r"long.zst was compressed with a window of more than 128 MB; decomp"
+    ):
+        content_of(path)
+
+
 @pytest.mark.parametrize("compress", [gzip.compress, FRAMES.compress], ids=["gzip", "zstd"])
 def test_bytes_that_are_no_text_are_named_by_their_offset_in_the_text(write, compress):
     path = write("text.gz", compress(WORDS + b"\xff"))

@@ -303,6 +303,11 @@ def _zstd_frames(path: Path, stream: io.BufferedReader) -> Iterator[bytes]:
                 yield b"".join(pieces)
                 pieces, size = [], 0
     except zstandard.ZstdError as error:
+        if "too much memory" in str(error):
+            raise CorpusError(
+                f"{shown(str(path))} was compressed with a window of more than 128 MB; "
+                "decompress it first: zstd -dc --long=31"
+            ) from None
         raise _damaged(path, "zstd", str(error)) from None
     if frame is not None:
         raise _damaged(path, "zstd", "it ends too early")
