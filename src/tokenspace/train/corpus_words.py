@@ -81,10 +81,9 @@ class Numbered:
 
     def _merge(self, tables: list[kernel.Words]) -> None:
         """One table of all distinct chunks, and each worker's numbers in it."""
-        self._chunks = kernel.Words(
-            most=1 + 8 * sum(map(len, tables))
-        )  # so that there is room for the letters
-        self.counts = np.zeros(sum(map(len, tables)), np.int64)
+        words = sum(map(len, tables))
+        self._chunks = kernel.Words(most=1 + 8 * words)  # then there is room for the letters of all
+        self.counts = np.zeros(words, np.int64)
         self._places = []
         for table in tables:
             numbers, _ = self._chunks.number(table.text(0, len(table)))
