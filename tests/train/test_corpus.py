@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tokenspace import text
-from tokenspace.errors import CorpusError, VocabError
+from tokenspace.errors import CorpusError, ShapeError, VocabError
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train import corpus_words, vocabulary
 from tokenspace.train.corpus import prepare
@@ -197,6 +197,12 @@ def test_a_vocabulary_too_large_for_a_table_is_refused(write, folder, monkeypatc
 def test_other_words_than_the_two_kinds_are_refused(write, folder):
     with pytest.raises(VocabError, match="words must be 'word' or 'whitespace', found 'bpe'"):
         prepare(write("text.txt", "a"), folder, **CHOICES, words="bpe")
+
+
+@pytest.mark.parametrize("setting", ["threads", "min_count", "longest"])
+def test_settings_of_nothing_are_refused(write, folder, setting):
+    with pytest.raises(ShapeError, match=f"{setting} must be .* 1"):
+        prepare(write("text.txt", "a b"), folder, **CHOICES | {setting: 0})
 
 
 def test_progress_is_told_and_stop_leaves_nothing_behind(write, folder, monkeypatch):

@@ -25,14 +25,14 @@ import numpy as np
 
 from tokenspace import text
 from tokenspace.atomic import replacing
-from tokenspace.errors import CorpusError, MissingExtra, OutputError, TokenspaceError, VocabError
+from tokenspace.errors import CorpusError, MissingExtra, OutputError, ShapeError, TokenspaceError, VocabError
 from tokenspace.shapes import Array, Int
 from tokenspace.shown import shown
 from tokenspace.text import TextFile
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import WHOLE_WORDS
 from tokenspace.train.corpus_encoding import EncodedBlock, Sentences, encode_blocks, splits_at_spaces
-from tokenspace.train.settings import default_min_count
+from tokenspace.train.settings import default_min_count, whole
 
 if TYPE_CHECKING:
     from tokenspace.train.corpus_words import Numbered
@@ -148,6 +148,10 @@ def prepare(
     """
     if words not in WHOLE_WORDS:
         raise VocabError(f"words must be {' or '.join(map(repr, WHOLE_WORDS))}, found {words!r}")
+    threads = whole("threads", threads)
+    min_count = None if min_count is None else whole("min_count", min_count)
+    if longest is not None and longest < 1:
+        raise ShapeError(f"longest must be at least 1 token, or None for no limit, found {longest!r}")
     folder = Path(folder)
     reading = text.Reading(text.find(files))
 
