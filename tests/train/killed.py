@@ -17,6 +17,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
+from tokenspace.kernels import skipgram as kernel
 from tokenspace.train import skipgram, training
 
 FILE_STEPS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.scandir"}
@@ -126,6 +127,7 @@ def kind(moment: str) -> str:
 
 def main(root: Path, how: str) -> None:
     training.SECONDS_BETWEEN_EVENTS = 0.0
+    kernel.NEGATIVES_TABLE = 1 << 16  # to shuffle a whole one takes longer than all else
     train(fresh(root))  # compiles
     folder = fresh(root)
     begin = time.perf_counter()
