@@ -256,6 +256,12 @@ def test_without_a_tokenizer_byte_pairs_are_learned(farm):
     assert folded.tokenizer.encode("CAT").ids.tolist() == folded.tokenizer.encode("cat").ids.tolist()
 
 
+def test_the_ends_of_lines_are_no_part_of_what_is_learned(tmp_path):
+    (tmp_path / "text").write_text("a cat  \na dog  \n" * 40)
+    learned = language_model(tmp_path / "text", **SMALL, epochs=1)
+    assert [token for token in learned.tokenizer.vocab if "Ċ" in token] == ["Ċ"]
+
+
 def test_it_reads_stdin(farm):
     code = (
         "from tokenspace.train.language_model import language_model\n"
