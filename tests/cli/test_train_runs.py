@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -196,6 +197,31 @@ def test_a_full_disk_is_one_line_and_what_was_learned_stays(folder):
     assert not (folder / "t").exists()
     assert train(folder, *arguments, "--resume").returncode == 0
     assert len(ts.load(folder / "t")) == 3005
+
+
+@pytest.mark.slow
+def test_a_killed_language_model_goes_on_to_the_same_bits_and_needs_no_stdin(folder):
+    sizes = ("--dim", "16", "--layers", "1", "--heads", "2", "--context", "16", "--vocab-size", "270")
+    arguments = ("-", "--objective", "lm", *sizes, "--epochs", "2", "--threads", "1")
+    assert train(folder, *arguments, "-o", "whole", stdin=TEXT).returncode == 0
+    command = [sys.executable, "-m", "tokenspace", "train", *arguments, "-o", "t"]
+    with (
+        (folder / "text.txt").open() as stdin,
+        subprocess.Popen([*command, "--checkpoint-minutes", "0.001"], cwd=folder, stdin=stdin) as process,
+    ):
+        while not (folder / "t.training" / "state.safetensors").exists():
+            assert process.poll() is None
+        process.kill()
+    ours, theirs = pty.openpty()  # a terminal, where nobody types
+    resumed = subprocess.run(
+        [*command, "--resume"], cwd=folder, stdin=theirs, capture_output=True, text=True, check=False
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on where" in resumed.stderr
+    assert (folder / "t").read_bytes() == (folder / "whole").read_bytes()
+    assert not (folder / "t.training").exists()
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def train(
     _check_objective(objective, given)
     source = tokenizer_source or ("bpe" if objective == "lm" else "word")
     _check_tokenizer(source, vocab_size, lowercase, options["min_count"])
-    if "-" in files and (sys.stdin is None or sys.stdin.isatty()):
+    if "-" in files and (sys.stdin is None or sys.stdin.isatty()) and not _may_do_without(output, options):
         raise click.UsageError("- means text from stdin, and nothing is piped there")
     other = "skipgram" if objective == "lm" else "lm"
     kept = {name: value for name, value in options.items() if name not in _ONLY[other]}
@@ -141,6 +141,13 @@ def train(
         from tokenspace.cli import train_skipgram
 
         train_skipgram.learn(files, output, source, vocab_size, lowercase, **kept)
+
+
+def _may_do_without(output: str, options: dict[str, Any]) -> bool:
+    """Whether a run that is resumed has read its stdin to the end."""
+    from tokenspace.cli.train_texts import text_is_kept
+
+    return options["resume"] and text_is_kept(output)
 
 
 def _check_objective(objective: str, given: set[str]) -> None:

@@ -13,7 +13,7 @@ import tokenspace
 from tokenspace import formats
 from tokenspace.cli.console import note, shown
 from tokenspace.cli.early_end import EarlyEnd
-from tokenspace.cli.train_texts import check_places, readable_twice, tokenizer_of
+from tokenspace.cli.train_texts import check_places, learns_pieces, readable_twice, tokenizer_of
 from tokenspace.cli.training_view import Bar, report
 from tokenspace.errors import OutputError
 from tokenspace.geometry import table_sha256
@@ -55,8 +55,10 @@ def learn(
     start = None if init is None else formats.load(init)
     folded, size = bool(lowercase), vocab_size or _VOCAB_SIZE
     begin = time.perf_counter()
-    with EarlyEnd() as asked, readable_twice(files, source) as texts:
-        tokenizer = None if source == "bpe" else tokenizer_of(source, texts, size, folded)
+    learned_within = source == "bpe"  # by the trainer, which has the text then
+    twice = learns_pieces(source) and not learned_within
+    with EarlyEnd() as asked, readable_twice(files, twice) as texts:
+        tokenizer = None if learned_within else tokenizer_of(source, texts, size, folded)
         settings["dim"] = dim or (256 if start is None else start.dim)
         if tokenizer is None:
             settings |= {"vocab_size": size, "lowercase": folded}
@@ -77,7 +79,10 @@ def learn(
             check_same_text(run.corpus, texts)
             with kept_if_of_use(run), disk_told(folder), Bar() as bar:
                 state = run.load()
-                with LossLog(losses, keep_tokens=0 if state is None else state[1]["tokens"]) as log:
+                tokens = 0 if state is None else state[1]["tokens"]
+                if tokens:
+                    bar.note(f"going on where {tokens:,} tokens were read")
+                with LossLog(losses, keep_tokens=tokens) as log:
                     learned = language_model(
                         texts,
                         tokenizer=tokenizer,

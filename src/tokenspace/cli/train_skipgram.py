@@ -9,7 +9,7 @@ from typing import Any
 from tokenspace import formats, train
 from tokenspace.cli.console import shown
 from tokenspace.cli.early_end import EarlyEnd
-from tokenspace.cli.train_texts import check_places, readable_twice, tokenizer_of
+from tokenspace.cli.train_texts import check_places, learns_pieces, readable_twice, tokenizer_of
 from tokenspace.cli.training_view import Bar, report
 from tokenspace.table import Table
 from tokenspace.train.run import disk_told, losses_beside
@@ -33,7 +33,7 @@ def learn(
     check_places([Path(output), losses, *saved.paths], files)
     folded = True if lowercase is None else lowercase
     begin = time.perf_counter()
-    with EarlyEnd() as asked, readable_twice(files, source) as texts:
+    with EarlyEnd() as asked, readable_twice(files, learns_pieces(source)) as texts:
         with Bar() as bar:
             tokenizer = tokenizer_of(source, texts, vocab_size or 30_000, folded)
             table = train.skipgram(

@@ -16,6 +16,8 @@ from tokenspace.errors import OutputError
 from tokenspace.shown import shown
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import KINDS
+from tokenspace.train.corpus import open_corpus
+from tokenspace.train.run import folder_beside
 from tokenspace.train.settings import WORDS
 
 
@@ -32,9 +34,9 @@ def check_places(outputs: Sequence[Path], files: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def readable_twice(files: Sequence[str], source: str) -> Iterator[list[str]]:
-    """``files``; stdin as a file for as long as needed, where pieces are learned before it is encoded."""
-    if "-" not in files or source not in KINDS or source in WORDS:
+def readable_twice(files: Sequence[str], twice: bool) -> Iterator[list[str]]:
+    """``files``; if they are read ``twice``, first to learn pieces, stdin is a file for as long as needed."""
+    if "-" not in files or not twice:
         yield list(files)
         return
     with tempfile.TemporaryDirectory(prefix="tokenspace-") as folder:
@@ -42,6 +44,16 @@ def readable_twice(files: Sequence[str], source: str) -> Iterator[list[str]]:
         with copy.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield [str(copy) if name == "-" else name for name in files]
+
+
+def learns_pieces(source: str) -> bool:
+    """Whether ``tokenizer_of`` reads the text."""
+    return source in KINDS and source not in WORDS
+
+
+def text_is_kept(output: str) -> bool:
+    """Whether a run for ``output`` has its text already, so that stdin isn't asked for again."""
+    return Path(output).exists() or open_corpus(folder_beside(output) / "corpus") is not None
 
 
 def tokenizer_of(source: str, files: Sequence[str], vocab_size: int, lowercase: bool) -> Tokenizer | None:
