@@ -34,6 +34,8 @@ SCORED_ALONG_THE_WAY = 20_000  # held-out tokens in the others
 
 
 class Outcome(NamedTuple):
+    """What came of a run; the perplexity is None where nothing was held out."""
+
     model: decoder.Decoder
     corpus: Corpus
     perplexity: float | None
