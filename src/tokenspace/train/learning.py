@@ -66,6 +66,10 @@ class Asked:
 
 
 def learned(kernel: ModuleType, asked: Asked, folder: Path, run: Run | None, output: Path | None) -> Table:
+    """The table that ``asked`` asks for, saved at ``output`` if it belongs to a ``run``.
+
+    ``folder`` is for the corpus. ``KeyboardInterrupt`` if it was stopped before anything was learned.
+    """
     corpus = _prepared(kernel, asked, folder)
     corpus.check_trainable()
     settings = replace(asked.settings, min_count=corpus.min_count)
