@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -30,7 +31,9 @@ def test_every_file_is_listed():
     listed = set(re.findall(r"`(\w+)\.py`", (FOLDER / "README.md").read_text()))
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__main__"}
     assert files == listed
-    assert set(CLAIMS) == files - {"gpu", "layers", "lm_head_loss", "measure", "plots", "report"}
+    shared = {"english", "kneser_ney", "layers", "measure", "plots", "report"}
+    alone = {"gpu", "language_model", "lm_head_loss", "preparation", "skipgram"}
+    assert set(CLAIMS) == files - shared - alone
 
 
 @pytest.mark.slow
@@ -50,6 +53,21 @@ def test_a_claim_runs(claim, tmp_path):
     for row in rows:
         assert row["verdict"] or (row["ours"][1] > 0 and row["peer"][1] > 0)
         assert row["asked"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (Path("/usr/share/dictd/gcide.dict.dz").exists() and shutil.which("bible")),
+    reason="needs Debian's dict-gcide, wordnet-base, bible-kjv and bible-kjv-text",
+)
+def test_skipgram_runs_beside_gensim(tmp_path):
+    path = tmp_path / "rows.json"
+    command = [sys.executable, FOLDER / "skipgram.py", "--quick", "--json", path]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = {row["claim"]: row for row in json.loads(path.read_text())}
+    assert len(rows) == 6
+    assert rows["skip-gram, training"]["ratio"] > 1
+    assert re.search(r"^seed 1, theirs: .* words/s; WordSim-353 ", run.stdout, re.MULTILINE)
 
 
 def test_without_its_peers_nothing_is_started():
