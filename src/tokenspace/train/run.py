@@ -125,10 +125,9 @@ class Run:
 
     @classmethod
     def clear(cls, folder: Path) -> None:
-        """Remove what a run that was killed while it began or ended may have left of ``folder``."""
-        if folder.is_dir() and not cls.lies_in(folder):
+        """Remove what a run that was killed while it ended may have left; nothing of anyone else's."""
+        if folder.is_dir() and not cls.lies_in(folder) and not _strange(folder):
             with cls(folder, _locked(folder)) as run:
-                run._clear()
                 run.remove()
 
     @property
@@ -222,8 +221,7 @@ class Run:
 
     def _clear(self) -> None:
         """Remove what a run that was killed while it began or ended left here; nothing of anyone else's."""
-        strange = [name for name in os.listdir(self.folder) if name not in _NAMES and not _half(name)]
-        if strange:
+        if strange := _strange(self.folder):
             raise OutputError(
                 f"{shown(str(self.folder))} holds what no run put there ({shown(min(strange))}); "
                 "rename that folder, or choose another output"
@@ -305,8 +303,7 @@ def _locked(folder: Path) -> int:
         except OSError as error:
             raise OutputError(f"can't write {shown(str(path))}: {error.strerror}") from None
         try:
-            if _fcntl is not None:
-                _fcntl.flock(handle, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+            _lock(handle)
             if os.path.samestat(os.fstat(handle), path.stat()):
                 return handle
         except BlockingIOError:
@@ -322,6 +319,18 @@ def _locked(folder: Path) -> int:
     raise OutputError(f"other processes keep removing {shown(str(folder))}; choose another output")
 
 
+def _lock(handle: int) -> None:
+    """``BlockingIOError`` if another process has the lock."""
+    if _fcntl is None:
+        return
+    try:
+        _fcntl.flock(handle, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # a file system without locks, as some that lie on other machines
+        pass
+
+
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
     """The first settings that differ, as they were and as they are."""
     keys = [key for key in before | now if before.get(key) != now.get(key)]
@@ -333,6 +342,11 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
 def _brief(value: Any) -> str:
     text = "default" if value is None else json.dumps(value, ensure_ascii=False)
     return shown(text if len(text) <= 60 else f"{text[:60]}…")
+
+
+def _strange(folder: Path) -> list[str]:
+    """The names in ``folder`` that no run put there."""
+    return [name for name in os.listdir(folder) if name not in _NAMES and not _half(name)]
 
 
 def _half(name: str) -> bool:
