@@ -19,6 +19,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     On any failure, an interrupt included, the fresh file is removed and ``path`` is what it was.
     ``OutputError`` if the place can't be written.
     """
+    from safetensors import SafetensorError
+
     check_writable(path)
     target = Path(path).resolve()  # through a link, so that the link stays one
     try:
@@ -37,8 +39,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _sync_folder(target.parent)
     except OutputError:
         raise  # another file's, written while this one was
-    except OSError as error:
-        raise OutputError(f"can't write {target}: {error.strerror or error}") from None
+    except (OSError, SafetensorError) as error:  # the library's own error, for a full disk too, is no OSError
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise OutputError(f"can't write {target}: {reason or error}") from None
     finally:
         fresh.unlink(missing_ok=True)
 

@@ -1,4 +1,7 @@
 import json
+import os
+import resource
+import signal
 import subprocess
 import sys
 
@@ -183,3 +186,21 @@ def test_a_mutated_file_loads_or_is_refused_by_name(tmp_path_factory, data):
         list(table.vocab)
     except TableFormatError:
         pass
+
+
+def test_a_full_disk_is_one_error_and_the_old_file_stays(tmp_path):
+    path = tmp_path / "t.safetensors"
+    small = Table(np.ones((2, 4), np.float32), Vocab(["a", "b"]))
+    native.save(small, path)
+    before = path.read_bytes()
+    large = Table(np.ones((2, 40_000), np.float32), Vocab(["a", "b"]))
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        with pytest.raises(OutputError, match=r"can.t write .*t\.safetensors: "):
+            native.save(large, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["t.safetensors"]

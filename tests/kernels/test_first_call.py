@@ -17,13 +17,14 @@ FIRST_CALLS = {
     "Adagrad": "update.adagrad(x, x.copy(), ids, x, rate=0.1, eps=1e-8)",
     "row-wise Adagrad": "update.row_wise_adagrad(x, mean, ids, x, rate=0.1, eps=1e-8)",
     "Adam": "update.adam(x, x.copy(), x.copy(), ids, x, step)",
+    "words": "words.Words(9).number(b'a b')",
     "catch-up": "idle.record(ids, step); idle.catch_up(x, x.copy(), x.copy())",
 }
 TIMED = """
 import time
 import numba
 import numpy as np
-from tokenspace.kernels import catch_up, dropout, gradient, input_gradient, lookup, skipgram, update
+from tokenspace.kernels import catch_up, dropout, gradient, input_gradient, lookup, skipgram, update, words
 
 corpus = skipgram.Corpus(np.zeros(2, np.int32), np.array([0, 2]))
 draws = skipgram.draws(np.array([2]), 1e-3, 5, np.random.default_rng(0))
