@@ -174,6 +174,19 @@ def test_a_table_from_a_language_model(folder):
     assert (folder / "t").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("kind", "model"), [("word", "WordLevel"), ("whitespace", "WordLevel"), ("wordpiece", "WordPiece")]
+)
+def test_a_language_model_of_other_tokens_than_byte_pairs(folder, kind, model):
+    sizes = ("--dim", "8", "--layers", "1", "--heads", "1", "--context", "16", "--vocab-size", "40")
+    arguments = ("-", "-o", "t", "--objective", "lm", *sizes, "--epochs", "1", "--tokenizer", kind)
+    assert train(folder, *arguments, stdin=TEXT).returncode == 0
+    table = ts.load(folder / "t")
+    assert table.provenance["tokenizer"]["model"] == model
+    assert table.tokenizer.kind == kind
+    assert len(table) <= 40
+
+
 def test_a_full_disk_is_one_line_and_what_was_learned_stays(folder):
     """A limit on the size of files, which the table is larger than, stands for a full disk."""
     (folder / "wide.txt").write_text("\n".join(f"{n} {n + 1} {n + 2}" for n in range(3000)))

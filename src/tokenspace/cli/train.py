@@ -128,7 +128,7 @@ def train(
     given = {name for name in options if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
     _check_objective(objective, given)
     source = tokenizer_source or ("bpe" if objective == "lm" else "word")
-    _check_tokenizer(source, vocab_size, lowercase, options["min_count"])
+    _check_tokenizer(source, objective, vocab_size, lowercase, options["min_count"])
     if "-" in files and (sys.stdin is None or sys.stdin.isatty()) and not _may_do_without(output, options):
         raise click.UsageError("- means text from stdin, and nothing is piped there")
     other = "skipgram" if objective == "lm" else "lm"
@@ -160,16 +160,15 @@ def _check_objective(objective: str, given: set[str]) -> None:
 
 
 def _check_tokenizer(
-    tokenizer: str, vocab_size: int | None, lowercase: bool | None, min_count: int | None
+    tokenizer: str, objective: str, vocab_size: int | None, lowercase: bool | None, min_count: int | None
 ) -> None:
     """A usage error for an option that this tokenizer would not heed."""
-    from tokenspace.tokenizer_training import KINDS
-    from tokenspace.train.settings import WORDS
+    from tokenspace.tokenizer_training import KINDS, WHOLE_WORDS
 
     learned = tokenizer in KINDS
-    if tokenizer in WORDS and vocab_size is not None:
+    if tokenizer in WHOLE_WORDS and objective == "skipgram" and vocab_size is not None:
         raise click.UsageError("--vocab-size bounds learned pieces; whole words are bounded by --min-count")
-    if tokenizer not in WORDS and min_count is not None:
+    if tokenizer not in WHOLE_WORDS and min_count is not None:
         raise click.UsageError("--min-count chooses whole words; it does not go with this --tokenizer")
     if not learned and vocab_size is not None:
         raise click.UsageError("--vocab-size is for pieces learned here; this tokenizer has its vocabulary")

@@ -13,11 +13,12 @@ import tokenspace
 from tokenspace import formats
 from tokenspace.cli.console import note, shown
 from tokenspace.cli.early_end import EarlyEnd
-from tokenspace.cli.train_texts import check_places, learns_pieces, readable_twice, tokenizer_of
+from tokenspace.cli.train_texts import check_places, readable_twice, tokenizer_of
 from tokenspace.cli.training_view import Bar, report
 from tokenspace.errors import OutputError
 from tokenspace.geometry import table_sha256
 from tokenspace.table import Table
+from tokenspace.tokenizer_training import KINDS
 from tokenspace.train.finished import finished
 from tokenspace.train.language_model import LanguageModel, language_model
 from tokenspace.train.learning import tokenizer_sha256
@@ -56,8 +57,7 @@ def learn(
     folded, size = bool(lowercase), vocab_size or _VOCAB_SIZE
     begin = time.perf_counter()
     learned_within = source == "bpe"  # by the trainer, which has the text then
-    twice = learns_pieces(source) and not learned_within
-    with EarlyEnd() as asked, readable_twice(files, twice) as texts:
+    with EarlyEnd() as asked, readable_twice(files, source in KINDS and not learned_within) as texts:
         tokenizer = None if learned_within else tokenizer_of(source, texts, size, folded)
         settings["dim"] = dim or (256 if start is None else start.dim)
         if tokenizer is None:

@@ -9,11 +9,11 @@ from typing import Any
 from tokenspace import formats, train
 from tokenspace.cli.console import shown
 from tokenspace.cli.early_end import EarlyEnd
-from tokenspace.cli.train_texts import check_places, learns_pieces, readable_twice, tokenizer_of
+from tokenspace.cli.train_texts import check_places, readable_twice, tokenizer_of
 from tokenspace.cli.training_view import Bar, report
 from tokenspace.table import Table
+from tokenspace.tokenizer_training import KINDS, WHOLE_WORDS
 from tokenspace.train.run import disk_told, losses_beside
-from tokenspace.train.settings import WORDS
 
 
 def learn(
@@ -33,12 +33,13 @@ def learn(
     check_places([Path(output), losses, *saved.paths], files)
     folded = True if lowercase is None else lowercase
     begin = time.perf_counter()
-    with EarlyEnd() as asked, readable_twice(files, learns_pieces(source)) as texts:
+    learned_within = source in WHOLE_WORDS  # by the trainer, with the minimum count
+    with EarlyEnd() as asked, readable_twice(files, source in KINDS and not learned_within) as texts:
         with Bar() as bar:
-            tokenizer = tokenizer_of(source, texts, vocab_size or 30_000, folded)
+            tokenizer = None if learned_within else tokenizer_of(source, texts, vocab_size or 30_000, folded)
             table = train.skipgram(
                 texts,
-                words=source if source in WORDS else "word",
+                words=source if learned_within else "word",
                 tokenizer=tokenizer,
                 lowercase=folded,
                 init=None if init is None else formats.load(init),

@@ -18,7 +18,6 @@ from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import KINDS
 from tokenspace.train.corpus import open_corpus
 from tokenspace.train.run import folder_beside
-from tokenspace.train.settings import WORDS
 
 
 def check_places(outputs: Sequence[Path], files: Sequence[str]) -> None:
@@ -46,20 +45,13 @@ def readable_twice(files: Sequence[str], twice: bool) -> Iterator[list[str]]:
         yield [str(copy) if name == "-" else name for name in files]
 
 
-def learns_pieces(source: str) -> bool:
-    """Whether ``tokenizer_of`` reads the text."""
-    return source in KINDS and source not in WORDS
-
-
 def text_is_kept(output: str) -> bool:
     """Whether a run for ``output`` has its text already, so that stdin isn't asked for again."""
     return Path(output).exists() or open_corpus(folder_beside(output) / "corpus") is not None
 
 
-def tokenizer_of(source: str, files: Sequence[str], vocab_size: int, lowercase: bool) -> Tokenizer | None:
-    """None for words: the trainer learns those itself, with the minimum count."""
-    if source in WORDS:
-        return None
+def tokenizer_of(source: str, files: Sequence[str], vocab_size: int, lowercase: bool) -> Tokenizer:
+    """Learned from the files if ``source`` is a kind of tokenizer, else the one that lies there."""
     if source in KINDS:
         return Tokenizer.train(files, source, vocab_size, lowercase=lowercase)
     tokenizer = Tokenizer.load(source)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tokenspace.errors import ShapeError
+from tokenspace.tokenizer_training import WHOLE_WORDS
 
 _TOKENS_IN_ALL = 20_000_000
 _WHOLE = {
@@ -20,9 +21,6 @@ _WHOLE = {
     "seed": (0, 2**63 - 1),
     "snapshots": (0, 10_000),
 }
-
-
-WORDS = ("word", "whitespace")  # kinds of words that are learned with a minimum count
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def checked(
     """
     if tokenizer_given and min_count is not None:
         raise ShapeError("min_count chooses a vocabulary, and a tokenizer has its own: give one or the other")
-    words = one_of("words", words, WORDS)
+    words = one_of("words", words, WHOLE_WORDS)
     dim = whole("dim", (100 if init_dim is None else init_dim) if dim is None else dim)
     if init_dim is not None and init_dim != dim:
         raise ShapeError(
@@ -138,7 +136,7 @@ def real(name: str, value: Any, low: float, high: float) -> float:
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """``value`` if it is allowed.
 
-    >>> one_of("words", "letters", WORDS)
+    >>> one_of("words", "letters", WHOLE_WORDS)
     Traceback (most recent call last):
     ...
     tokenspace.errors.ShapeError: words must be one of word, whitespace; found 'letters'
