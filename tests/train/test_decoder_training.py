@@ -155,8 +155,20 @@ def test_a_loss_that_is_no_number_any_more_is_told(rng):
     with torch.no_grad():
         run.model.head.weight[3] = float("nan")
     run.take_step(0.0, warm_up=1)
-    with pytest.raises(ShapeError, match=r"diverged: the loss is nan; lower the rate \(0.001\)"):
+    with pytest.raises(
+        ShapeError, match=r"diverged: the loss is nan; lower the rate \(0.001\) or the weight"
+    ):
         run.take_loss()
+
+
+@pytest.mark.parametrize("scale", [float("nan"), 1e5])
+def test_a_held_out_loss_that_is_absurd_is_told_before_its_exponential_overflows(rng, scale):
+    run, held = training(rng), Ids(rng.integers(20, size=50))
+    assert run.held_out_loss(held) == held_out_loss(run.model, held, 8)
+    with torch.no_grad():
+        run.model.head.weight.mul_(scale)
+    with pytest.raises(ShapeError, match=r"the held-out loss is .*the weight decay \(0.1\), and if a table"):
+        run.held_out_loss(held)
 
 
 def test_the_loss_is_the_mean_since_it_was_taken(rng):

@@ -1,25 +1,29 @@
 """The folder that transformers loads: the same logits, the same ids, and text that goes on."""
 
 import copy
+import errno
 import json
 
 import pytest
 import torch
 import transformers
 
+from tokenspace import atomic
 from tokenspace.errors import OutputError
 from tokenspace.models.open import open_checkpoint
 from tokenspace.nn import LMHead, TransformerInput
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train import gpt2
+from tokenspace.train.checkpoint_folder import FILES
 from tokenspace.train.decoder import Decoder
+from tokenspace.train.language_model_settings import end_of_text
 
 LINES = ["the cat chased a mouse", "the dog chased a cat", "a king ruled the land"] * 5
 
 
-@pytest.fixture(scope="module", params=["bpe", "word"])
+@pytest.fixture(scope="module", params=["bpe", "word", "wordpiece", "unigram"])
 def tokenizer(request):
-    return Tokenizer.train_from_iterator(LINES, request.param, 300)
+    return Tokenizer.train_from_iterator(LINES, request.param, 300 if request.param == "bpe" else 60)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,7 @@ def model(tokenizer):
 @pytest.fixture(scope="module")
 def folder(model, tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "new" / "folder"
-    gpt2.save(model, tokenizer, tokenizer.vocab.id("[SEP]"), folder)
+    gpt2.save(model, tokenizer, end_of_text(tokenizer), folder)
     return folder
 
 
@@ -76,11 +80,12 @@ def test_the_head_is_the_table(folder, loaded, tokenizer):
 def test_its_tokenizer_gives_the_same_ids(folder, tokenizer):
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     for text in ["the cat ruled", "unheard of!", ""]:
-        assert theirs(text)["input_ids"] == tokenizer.encode(text).ids.tolist()
-    assert theirs.bos_token == theirs.eos_token == "[SEP]"
-    assert theirs.pad_token == "[PAD]"
+        assert theirs(text)["input_ids"] == tokenizer.pieces(text)  # no [CLS] … [SEP]: the model saw none
+    end = tokenizer.vocab[end_of_text(tokenizer)]
+    assert theirs.bos_token == theirs.eos_token == end
+    assert theirs.pad_token == (end if tokenizer.pad_id is None else "[PAD]")
     assert theirs.model_max_length == 16
-    assert theirs.unk_token == (None if tokenizer.unk_id is None else "[UNK]")
+    assert theirs.unk_token == (None if tokenizer.unk_id is None else tokenizer.vocab[tokenizer.unk_id])
 
 
 def test_text_goes_on(folder, loaded):
@@ -108,6 +113,66 @@ def test_the_sizes_are_told(folder):
     assert config["attn_pdrop"] == config["resid_pdrop"] == config["embd_pdrop"] == 0.2
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("", "no folder was named"),
+        (None, "None names none; give its name"),
+        (3, "3 names none"),
+        ("a\0b", "can't make the folder"),
+        ("x" * 300, "can't make the folder .*too long"),
+        ("/proc/x", "can't make the folder /proc/x"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(model, tokenizer, place, message):
+    with pytest.raises(OutputError, match=message):
+        gpt2.save(model, tokenizer, 2, place)
+
+
 def test_a_place_that_is_a_file_is_refused(model, tokenizer, write):
-    with pytest.raises(OutputError, match=r"can't make the folder .*here"):
-        gpt2.save(model, tokenizer, 2, write("here", "x"))
+    file = write("here", "x")
+    with pytest.raises(OutputError, match=r"here: a model takes a folder, and that is a file"):
+        gpt2.save(model, tokenizer, 2, file)
+    with pytest.raises(OutputError, match=r"can't make the folder .*: .*here is a file"):
+        gpt2.save(model, tokenizer, 2, file / "in" / "it")
+
+
+@pytest.mark.parametrize(
+    "name", ["special_tokens_map.json", "pytorch_model.bin", "model.safetensors.index.json"]
+)
+def test_a_folder_with_what_transformers_would_read_too_is_refused(model, tokenizer, write, name):
+    folder = write(name, "{}").parent
+    with pytest.raises(OutputError, match=f"{name} lies there, which transformers would read"):
+        gpt2.save(model, tokenizer, 2, folder)
+    assert [path.name for path in folder.iterdir()] == [name]
+
+
+def test_a_crash_leaves_no_old_weights_beside_a_new_tokenizer(model, tokenizer, tmp_path, monkeypatch):
+    gpt2.save(model, tokenizer, 2, tmp_path)
+    replacing = atomic.replacing
+
+    def crashing(path):
+        if path.name == "tokenizer_config.json":  # tokenizer.json is replaced by then
+            raise KeyboardInterrupt
+        return replacing(path)
+
+    monkeypatch.setattr(atomic, "replacing", crashing)
+    with pytest.raises(KeyboardInterrupt):
+        gpt2.save(model, tokenizer, 2, tmp_path)
+    assert not (tmp_path / "model.safetensors").exists()
+    monkeypatch.undo()
+    gpt2.save(model, tokenizer, 2, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+
+
+def test_a_full_disk_leaves_the_old_model(model, tokenizer, tmp_path, monkeypatch):
+    gpt2.save(model, tokenizer, 2, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(gpt2, "save_file", full)
+    with pytest.raises(OutputError, match="No space left"):
+        gpt2.save(model, tokenizer, 2, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from tokenspace.errors import CorpusError, ShapeError, VocabError
+from tokenspace.errors import CorpusError, OutputError, ShapeError, VocabError
+from tokenspace.geometry import table_sha256
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.language_model import language_model
 from tokenspace.train.run import Run
+from tokenspace.vocab import Vocab
 
 SMALL = {"dim": 16, "layers": 1, "heads": 2, "context": 16, "vocab_size": 300, "threads": 1, "rate": 1e-2}
 
@@ -218,9 +220,14 @@ def test_told_to_stop_it_keeps_what_there_is_and_can_go_on(farm, tmp_path):
     )
 
 
-def test_told_to_stop_before_anything_is_learned_it_has_nothing_to_give(farm):
+def test_told_to_stop_before_anything_is_learned_it_has_nothing_to_give(farm, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         language_model(farm, **SMALL, stop=lambda: True)
+    told = []
+    with Run.begin(tmp_path / "run", {}, resume=False) as run:
+        with pytest.raises(KeyboardInterrupt):  # the text is ready by the first note
+            language_model(farm, run=run, **SMALL, on_note=told.append, stop=lambda: bool(told))
+        assert not run.has_state
 
 
 def test_ctrl_c_keeps_what_there_is(farm):
@@ -244,8 +251,60 @@ def test_rows_of_a_given_table_are_begun_with(farm, words):
     matched = [i for i in range(len(words.vocab)) if words.vocab[i] not in ("[PAD]", "[SEP]", "[UNK]")]
     np.testing.assert_allclose(model.table.weight[matched], given.weight[matched], atol=1e-6)
     assert any("tokens begin with a row of the given table" in note for note in notes)
-    with pytest.raises(ShapeError, match="width 8"):
-        language_model(farm, **settings, tokenizer=words, init=Table(given.weight[:, :8].copy(), words.vocab))
+    about = model.provenance["init"]
+    assert about["table_sha256"] == table_sha256(given)
+    assert (about["matched"], about["total"]) == (len(words.vocab), len(words.vocab))
+
+
+def test_the_width_is_that_of_the_rows_begun_with(tmp_path):
+    """A text that isn't there shows that nothing was read before."""
+    narrow = Table(np.zeros((1, 8), np.float32), Vocab(["cat"]))
+    with pytest.raises(ShapeError, match="init is 8 wide, dim is 16: leave dim out, or make it 8"):
+        language_model(tmp_path / "nothing", **SMALL, init=narrow)
+    (tmp_path / "text").write_text("the cat\n" * 40)
+    settings = {name: value for name, value in SMALL.items() if name != "dim"}
+    assert language_model(tmp_path / "text", **settings, epochs=1, init=narrow).table.dim == 8
+
+
+def test_a_run_is_gone_on_with_as_it_was_begun(farm, words, tmp_path):
+    given = Table(np.zeros((len(words.vocab), 16), np.float32), words.vocab)
+    settings = SMALL | {"epochs": 1}
+    with Run.begin(tmp_path / "run", {}, resume=False) as run:
+        with pytest.raises(CorpusError, match="too few for a context"):
+            language_model(farm, run=run, **settings | {"context": 100_000, "held_out": 0.5})
+        fresh = language_model(farm, run=run, **settings)  # nothing was learned, so all is made anew
+        assert fresh.provenance["held_out_tokens"] < fresh.provenance["tokens"] / 10
+        for other, named in [
+            ({"dim": 32, "seed": 2}, r"dim 16 then, 32 now; seed 1 then, 2 now\)"),
+            ({"tokenizer": words}, r"vocab_size 300 then, none now; .*tokenizer none then, \w{12} now"),
+            ({"init": given}, r"init none then, \w{12} now"),
+        ]:
+            with pytest.raises(OutputError, match=named):
+                language_model(farm, run=run, **settings | other)
+        assert language_model(farm, run=run, **settings | {"threads": 2}).perplexity == fresh.perplexity
+
+
+def test_a_text_of_a_few_lines_is_learned_whole(tmp_path):
+    (tmp_path / "text").write_text("the cat chased a mouse " * 30 + "\nthe end")
+    notes = []
+    model = language_model(tmp_path / "text", **SMALL, epochs=2, on_note=notes.append)
+    assert any(note.startswith("nothing is held out: the text has only 2 lines") for note in notes)
+    assert model.perplexity is None
+    assert (model.provenance["held_out_tokens"], model.provenance["held_out_loss"]) == (0, None)
+
+
+def test_the_epochs_that_were_chosen_or_begun_are_recorded(farm):
+    def stopped_after(steps, **settings):
+        notes, asked = [], []
+        return language_model(
+            farm,
+            **SMALL | {"batch": 64} | settings,
+            on_note=notes.append,
+            stop=lambda: bool(notes) and (asked.append(1) or len(asked) > steps),
+        ).provenance
+
+    assert stopped_after(1)["settings"]["epochs"] == 20
+    assert 1 < stopped_after(9, minutes=100.0)["settings"]["epochs"] < 9
 
 
 def test_without_a_tokenizer_byte_pairs_are_learned(farm):
@@ -281,7 +340,6 @@ def test_it_reads_stdin(farm):
     [
         ({"context": 100_000}, CorpusError, r"tokens, too few for a context of 100,000; lower the context"),
         ({"heads": 3}, ShapeError, "3 heads can't share a width of 16"),
-        ({"held_out": 0.0001}, CorpusError, "can't be split"),
         ({"held_out": 1.0}, ShapeError, "held_out must be at least 0 and below 1"),
         ({"dropout": -0.1}, ShapeError, "dropout must be at least 0"),
         ({"epochs": 0}, ShapeError, "epochs must be an integer, 1 or more"),
@@ -289,6 +347,12 @@ def test_it_reads_stdin(farm):
         ({"rate": float("nan")}, ShapeError, "rate must be a positive"),
         ({"batch": 1.5}, ShapeError, "batch must be an integer"),
         ({"vocab_size": 10}, VocabError, "vocab_size 10 is too small"),
+        ({"seed": 2**63}, ShapeError, "seed must be an integer from 0 to 9,223,372,036,854,775,807; found"),
+        ({"checkpoint_minutes": -1}, ShapeError, "checkpoint_minutes must be 0 or more, found -1"),
+        ({"lowercase": "no"}, ShapeError, "lowercase must be True or False, found 'no'"),
+        ({"tokenizer": "bpe"}, VocabError, "tokenizer must be a Tokenizer, found str"),
+        ({"init": "wordnet"}, ShapeError, "init must be a Table, found str"),
+        ({"run": "t.training"}, OutputError, "run must be a Run, found str"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )

@@ -5,7 +5,6 @@ from itertools import groupby, pairwise
 import numpy as np
 import pytest
 
-from tokenspace.errors import CorpusError
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train import token_stream
 from tokenspace.train.corpus import prepare
@@ -125,11 +124,32 @@ def test_an_end_takes_the_place_of_the_newline_that_byte_pairs_have_a_token_for(
     stream.close()
 
 
-@pytest.mark.parametrize("count", [1, 3, 20])
-def test_too_few_sentences_to_hold_any_out_are_refused(lines, corpus_of, tmp_path, count):
-    with pytest.raises(CorpusError, match=rf"{count} sentences can't be split .* 2\.00%.*held_out 0"):
-        token_stream.write(corpus_of(lines[:count]), END, 0.02, tmp_path)
-    assert not (tmp_path / "training.ids").exists()
+@pytest.mark.parametrize(("count", "share"), [(1, 0.02), (3, 0.02), (20, 0.02), (1, 0.9)])
+def test_of_too_few_sentences_nothing_is_held_out(lines, corpus_of, tmp_path, count, share):
+    corpus = corpus_of(lines[:count])
+    for _ in range(2):
+        streams = token_stream.write(corpus, END, share, tmp_path)
+        assert streams.held_out is None
+        assert sentences(corpus, streams.training) == lines[:count]
+        streams.close()
+
+
+@pytest.mark.parametrize("name", ["training.ids", "held_out.ids", "streams.json"])
+def test_streams_that_were_cut_are_made_again(lines, corpus_of, tmp_path, name):
+    corpus = corpus_of(lines)
+    token_stream.write(corpus, END, 0.1, tmp_path).close()
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    token_stream.write(corpus, END, 0.1, tmp_path).close()
+    assert (tmp_path / name).read_bytes() == whole
+
+
+def test_another_share_held_out_is_another_split(lines, corpus_of, tmp_path):
+    corpus = corpus_of(lines)
+    token_stream.write(corpus, END, 0.1, tmp_path).close()
+    streams = token_stream.write(corpus, END, 0.3, tmp_path)
+    assert streams.held_out.tokens > corpus.tokens * 0.2
+    streams.close()
 
 
 def test_it_stops_when_told(lines, corpus_of, tmp_path):

@@ -28,6 +28,7 @@ LARGEST_GRADIENT = 1.0  # Euclidean norm over all parameters
 MUON_RATE = 4.0  # times the other rate
 SCORES_AT_ONCE = 2**21  # 8 MB: a step takes a tenth less time than with all of a batch's
 SHORT = 256  # tokens of context
+HIGHEST_LOSS = 100.0  # nats a token; drawing tokens by chance costs some 10, and exp overflows beyond 709
 _SCORED_AT_ONCE = 32  # windows
 
 
@@ -88,7 +89,7 @@ class Training:
         self.step = 0  # steps done
         self.tokens = 0  # predicted so far
         self.seconds = 0.0  # spent on training so far
-        self._stream, self._rate = stream, rate
+        self._stream, self._rate, self._decay = stream, rate, decay
         self._summed, self._counted = 0.0, 0
         self._optimizers = _optimizers(model, rate, decay)
         self._rates = [[group["lr"] for group in one.param_groups] for one in self._optimizers]
@@ -131,8 +132,21 @@ class Training:
             return math.nan
         loss, self._summed, self._counted = self._summed / self._counted, 0.0, 0
         if not math.isfinite(loss):
-            raise ShapeError(f"training diverged: the loss is {loss}; lower the rate ({self._rate:g})")
+            raise self._diverged("loss", loss)
         return loss
+
+    def held_out_loss(self, stream: TokenStream, most: int | None = None) -> float:
+        """That of the model as it is now (`held_out_loss`); ``ShapeError`` if it is absurd, or no number."""
+        loss = held_out_loss(self.model, stream, self.plan.context, most)
+        if not loss <= HIGHEST_LOSS:
+            raise self._diverged("held-out loss", loss)
+        return loss
+
+    def _diverged(self, what: str, loss: float) -> ShapeError:
+        return ShapeError(
+            f"training diverged: the {what} is {loss:g}; lower the rate ({self._rate:g}) or the weight decay "
+            f"({self._decay:g}), and if a table was given to begin with, see whether its rows are very large"
+        )
 
     def _batches(self) -> Iterator[Int[Array, " B"]]:
         number, place = divmod(self.step, self.plan.steps)

@@ -5,7 +5,7 @@
 ``generation_config.json``   the same special tokens, for ``generate``
 ``model.safetensors``        float32; GPT-2's names. Its Conv1D keeps (in, out) where torch's Linear has
                              (out, in), so the four matrices of a layer are transposed; no ``lm_head.weight``
-``tokenizer.json``           the tokenizer as it is
+``tokenizer.json``           the tokenizer, but that it puts nothing around a text, as when the model learned
 ``tokenizer_config.json``    the class that reads it, and which tokens begin, end, pad and are unknown text
 ===========================  ================================================================================
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +23,9 @@ from torch import Tensor
 
 from tokenspace import atomic
 from tokenspace.errors import OutputError
+from tokenspace.shown import shown
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.train.checkpoint_folder import WEIGHTS, checked
 from tokenspace.train.decoder import STD, Decoder
 
 _NAMES = {  # of the parts of one of torch's layers: GPT-2's, and whether it is transposed
@@ -53,18 +54,22 @@ _LAYER = re.compile(r"body\.layers\.(\d+)\.(.+)")
 def save(model: Decoder, tokenizer: Tokenizer, end: int, folder: str | os.PathLike[str]) -> None:
     """Write the files above into ``folder``, which is made if it isn't there; ``end``: the id between texts.
 
-    Each file is the old or the new one, never half. ``OutputError`` if they can't be written.
+    Each file is the old or the new one, never half. Weights that lie there are removed before anything else
+    is replaced, and the new ones come last: there are never weights beside another model's tokenizer.
+    ``OutputError`` if the files can't be written, or others lie there that ``transformers`` would read too.
     """
-    place = Path(folder)
+    place = checked(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"can't make the folder {place}: {error.strerror}") from None
-    for name, description in _descriptions(model, tokenizer, end).items():
-        with atomic.replacing(place / name) as path:
-            path.write_text(description, encoding="utf-8")
-    with atomic.replacing(place / "model.safetensors") as path:
-        save_file(tensors(model), path, metadata={"format": "pt"})
+        raise OutputError(f"can't make the folder {shown(str(place))}: {error.strerror}") from None
+    weights = place / WEIGHTS
+    with atomic.replacing(weights) as fresh:
+        save_file(tensors(model), fresh, metadata={"format": "pt"})  # if the disk is full, all is as it was
+        weights.resolve().unlink(missing_ok=True)
+        for name, description in _descriptions(model, tokenizer, end).items():
+            with atomic.replacing(place / name) as path:
+                path.write_text(description, encoding="utf-8")
 
 
 def tensors(model: Decoder) -> dict[str, Tensor]:
@@ -128,10 +133,14 @@ def _descriptions(model: Decoder, tokenizer: Tokenizer, end: int) -> dict[str, s
     return {
         "config.json": _json(config(model, tokenizer, end)),
         "generation_config.json": _json(special),
-        "tokenizer.json": tokenizer.to_json(),
+        "tokenizer.json": _unframed(tokenizer),
         "tokenizer_config.json": _json(reader),
     }
 
 
+def _unframed(tokenizer: Tokenizer) -> str:
+    return _json(json.loads(tokenizer.to_json()) | {"post_processor": None})
+
+
 def _json(values: dict[str, Any]) -> str:
-    return json.dumps(values, indent=2) + "\n"
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"

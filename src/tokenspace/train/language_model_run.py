@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import time
@@ -17,12 +18,16 @@ import torch
 
 import tokenspace
 from tokenspace import text
+from tokenspace.atomic import replacing
+from tokenspace.errors import OutputError
+from tokenspace.geometry.evaluation import table_sha256
 from tokenspace.nn.initializers import from_pretrained_
+from tokenspace.shown import shown
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train import decoder, token_stream
 from tokenspace.train.corpus import Corpus, open_corpus, prepare
-from tokenspace.train.decoder_training import WARM_UP, Plan, Training, held_out_loss, mixed_precision
+from tokenspace.train.decoder_training import WARM_UP, Plan, Training, mixed_precision
 from tokenspace.train.language_model_settings import Settings, default_epochs, end_of_text
 from tokenspace.train.progress import Progress
 from tokenspace.train.run import Run
@@ -31,6 +36,7 @@ from tokenspace.train.sources import check_unchanged
 SECONDS_BETWEEN_EVENTS = 0.5
 EVALUATIONS = 10  # of the held-out loss in a run; the last one of all its tokens
 SCORED_ALONG_THE_WAY = 20_000  # held-out tokens in the others
+_ASKED = "language_model.json"  # beside the corpus: what the run was asked for
 
 
 class Outcome(NamedTuple):
@@ -58,11 +64,13 @@ class Course:
         self._settings, self._run, self._checkpoint_seconds = settings, run, 60 * checkpoint_minutes
         self._progress, self._on_note, self._on_loss, self._stop = progress, on_note, on_loss, stop
         self._notes: list[str] = []
+        self._init: dict[str, Any] | None = None  # what came of the table that was given to begin with
 
     def follow(
         self, files: text.Files, tokenizer: Tokenizer | None, init: Table | None, folder: Path
     ) -> Outcome:
         """All of it; the corpus's files lie in ``folder``, and are taken from there if they do already."""
+        self._check_same(tokenizer, init, folder)
         corpus = open_corpus(folder)
         if corpus is None:
             corpus = self._prepared(files, tokenizer, folder)
@@ -75,6 +83,32 @@ class Course:
                 return self._learned(corpus, streams, init)
         finally:
             streams.close()
+
+    def _check_same(self, tokenizer: Tokenizer | None, init: Table | None, folder: Path) -> None:
+        """``OutputError`` if something was learned in ``folder`` that was asked for otherwise.
+
+        Only the number of threads may be another. If nothing was learned yet, all is made anew.
+        """
+        settings = {name: value for name, value in asdict(self._settings).items() if name != "threads"}
+        asked = settings | {
+            "tokenizer": None if tokenizer is None else _sha256(tokenizer),
+            "init": None if init is None else table_sha256(init),
+        }
+        path = folder / _ASKED
+        before = json.loads(path.read_text("utf-8")) if path.exists() else None
+        if before == asked:
+            return
+        if before is not None and self._run is not None and self._run.has_state:
+            raise OutputError(
+                f"{shown(str(self._run.folder))} holds a run with other settings "
+                f"({_differences(before, asked)}); give the same ones to go on with it, "
+                "or begin a run in another folder"
+            )
+        if before is not None:
+            (folder / "corpus.json").unlink(missing_ok=True)
+            token_stream.clear(folder)
+        with replacing(path) as fresh:
+            fresh.write_text(json.dumps(asked), "utf-8")
 
     def _prepared(self, files: text.Files, tokenizer: Tokenizer | None, folder: Path) -> Corpus:
         with _readable_twice(files, folder) as paths:
@@ -106,6 +140,11 @@ class Course:
             f"{size:,} parameters, {streams.training.tokens:,} tokens to learn from, "
             f"{held.tokens if held else 0:,} held out"
         )
+        if held is None and settings.held_out:
+            self._note(
+                f"nothing is held out: the text has only {corpus.sentences:,} lines, too few to hold out "
+                f"{settings.held_out:.4g} of them"
+            )
         saved = None if self._run is None else self._run.load()
         if saved is not None:
             training.restore(*saved)
@@ -117,7 +156,7 @@ class Course:
                 training.take_step(before, clock.warm_up)
                 now, after = time.perf_counter(), clock.tick()
                 if held and after < 1 and int(after * EVALUATIONS) > int(before * EVALUATIONS):
-                    so_far = held_out_loss(training.model, held, settings.context, SCORED_ALONG_THE_WAY)
+                    so_far = training.held_out_loss(held, SCORED_ALONG_THE_WAY)
                     self._tell(training, clock, so_far)
                 elif after < 1 and now - last_told > SECONDS_BETWEEN_EVENTS:
                     self._tell(training, clock, None)
@@ -125,15 +164,19 @@ class Course:
                 if now - last_saved > self._checkpoint_seconds:
                     self._save(training, clock)
                     last_saved = now
-            self._save(training, clock)
+            if training.step:
+                self._save(training, clock)
         except KeyboardInterrupt:
             pass  # perhaps within a step: a run goes on from what was saved before
         if not training.step:
             raise KeyboardInterrupt
-        loss = held_out_loss(training.model, held, settings.context) if held else None
+        loss = training.held_out_loss(held) if held else None
         training.model.eval()
         self._tell(training, clock, loss)
         about = self._about(corpus, training, size, held.tokens - 1 if held else 0, loss)
+        about["settings"]["epochs"] = clock.epochs or training.epoch
+        if self._init is not None:
+            about["init"] = self._init
         if clock.fraction < 1:
             about["interrupted_at"] = round(clock.fraction, 4)
         perplexity = None if loss is None else math.exp(loss)
@@ -153,6 +196,11 @@ class Course:
         )
         if init is not None:
             report = from_pretrained_(model.input.token.weight, vocab, init, std=decoder.STD)
+            self._init = {
+                "table_sha256": table_sha256(init),
+                "matched": report.matched,
+                "total": report.total,
+            }
             self._note(f"{report.matched:,} of {report.total:,} tokens begin with a row of the given table")
         return Training(
             model, streams.training, plan, settings.rate, settings.weight_decay, mixed_precision()
@@ -204,7 +252,7 @@ class Course:
             "vocabulary": len(corpus.tokenizer.vocab),
             "tokenizer": {
                 "model": type(corpus.tokenizer.inner.model).__name__,
-                "sha256": hashlib.sha256(corpus.tokenizer.to_json().encode()).hexdigest(),
+                "sha256": _sha256(corpus.tokenizer),
             },
             "parameters": size,
             "steps": training.step,
@@ -278,6 +326,24 @@ def _readable_twice(files: text.Files, folder: Path) -> Iterator[list[str]]:
         yield paths
     finally:
         copy.unlink(missing_ok=True)
+
+
+def _sha256(tokenizer: Tokenizer) -> str:
+    return hashlib.sha256(tokenizer.to_json().encode()).hexdigest()
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """
+    >>> _differences({"dim": 16, "seed": 1, "init": None}, {"dim": 32, "seed": 1, "init": "a1"})
+    'dim 16 then, 32 now; init none then, a1 now'
+    """
+    keys = [key for key in before | now if before.get(key) != now.get(key)]
+    said = {key: [_brief(one.get(key)) for one in (before, now)] for key in keys}
+    return "; ".join(f"{key} {was} then, {is_now} now" for key, (was, is_now) in said.items())
+
+
+def _brief(value: Any) -> str:
+    return "none" if value is None else str(value)[:12]
 
 
 def _until(stop: Callable[[], bool], texts: Iterator[str]) -> Iterator[str]:

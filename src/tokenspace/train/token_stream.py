@@ -5,11 +5,15 @@ learned too. It takes the place of the newline, where the tokenizer has a token 
 out. The streams lie in files (little-endian int32), of which windows are read; their size is bounded by the
 disk alone.
 
-The held-out part is taken from all over the corpus, a run of neighboring sentences at each place.
+The held-out part is taken from all over the corpus, a run of neighboring sentences at each place. Where there
+are too few sentences for that, nothing is held out.
+
+``streams.json``, written last, says how large the files are: cut ones are made again.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenspace.atomic import replacing
-from tokenspace.errors import CorpusError
 from tokenspace.shapes import Array, Int
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.corpus import Corpus
@@ -26,6 +29,7 @@ from tokenspace.train.corpus import Corpus
 LONGEST_PIECE = 10_000  # tokens
 LEAST_PLACES = 20  # from which the held-out part is taken, where there are as many sentences
 MOST_HELD_OUT = 200_000  # tokens: enough to measure by, and scored in half a minute
+_NAMES, _MANIFEST = ("training.ids", "held_out.ids"), "streams.json"
 _ID = np.dtype("<i4")
 
 
@@ -63,15 +67,36 @@ class Streams(NamedTuple):
 def write(
     corpus: Corpus, end: int, held_out: float, folder: Path, stop: Callable[[], bool] = lambda: False
 ) -> Streams:
-    """Split ``corpus`` in two streams, files in ``folder``; those of an earlier call are taken as they are.
+    """Split ``corpus`` in two streams, files in ``folder``; those of an earlier call are taken if whole.
 
-    ``held_out``: the share of the tokens that is held out, but no more than 200,000 tokens. ``CorpusError``
-    if the corpus has too few sentences for that. ``KeyboardInterrupt`` if ``stop()`` says so.
+    ``held_out``: the share of the tokens that is held out, but no more than 200,000 tokens.
+    ``KeyboardInterrupt`` if ``stop()`` says so.
     """
-    paths = folder / "training.ids", folder / "held_out.ids"
-    if not paths[0].exists() or (held_out and not paths[1].exists()):
+    paths = folder / _NAMES[0], folder / _NAMES[1]
+    if not _whole(paths, held_out, folder):
         _write(corpus, end, held_out, paths, stop)
-    return Streams(TokenStream(paths[0]), TokenStream(paths[1]) if held_out else None)
+        manifest = {"held_out": held_out, "bytes": [path.stat().st_size for path in paths]}
+        with replacing(folder / _MANIFEST) as fresh:
+            fresh.write_text(json.dumps(manifest), encoding="utf-8")
+    training, measuring = TokenStream(paths[0]), TokenStream(paths[1])
+    if measuring.tokens > 1:
+        return Streams(training, measuring)
+    measuring.close()
+    return Streams(training, None)
+
+
+def clear(folder: Path) -> None:
+    """Have the next `write` make the streams anew."""
+    (folder / _MANIFEST).unlink(missing_ok=True)
+
+
+def _whole(paths: tuple[Path, Path], held_out: float, folder: Path) -> bool:
+    """Whether both files lie there as they were written, with this share held out."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        return manifest == {"held_out": held_out, "bytes": [path.stat().st_size for path in paths]}
+    except (OSError, ValueError):
+        return False
 
 
 def _write(
@@ -81,11 +106,8 @@ def _write(
     size = min(LONGEST_PIECE, max(1, int(corpus.tokens * held_out / LEAST_PLACES)))
     sentences, _ = corpus.cuts(size)
     held = _evenly(len(sentences) - 1, held_out)
-    if held_out and not 0 < held.sum() < len(held):
-        raise CorpusError(
-            f"{len(held):,} sentences can't be split into a part to learn from and {held_out:.2%} to measure "
-            "by; hold out a larger share, or nothing (held_out 0), or add text"
-        )
+    if held.all():
+        held[:] = False
     first, newline = np.array([end], _ID).tobytes(), _newline(corpus.tokenizer)
     with (
         replacing(paths[1]) as fresh_held,
