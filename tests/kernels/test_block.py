@@ -9,6 +9,7 @@ from tokenspace.kernels import block, vector
 
 @numba.njit
 def move(source, row, column, target, like):
+    block.ask(source, row, column, like)
     block.put(target, 1, 16, block.take(source, row, column, like))
     block.put(target, 0, 16, block.zero(like))
 

@@ -11,7 +11,6 @@ from tokenspace.kernels.vector import aligned_zeros, fma, load, padded_width, pr
 @numba.njit
 def copy(source, row, column, target):
     prefetch(source, row, column)
-    vector.prefetch_second(source, row, column)
     store(target, 1, 16, load(source, row, column))
 
 

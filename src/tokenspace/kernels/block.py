@@ -4,6 +4,8 @@ How many they are belongs to a block's type, so each operation is a run of instr
 said by a tuple of n members, whatever they are (``like``), which may come from outside a kernel.
 
 ==================================  ========================================================================
+``ask(m, row, column, like)``       a hint that ``m[row, column : column + 16·n]`` is needed soon, for the
+                                    second-level cache: the first has no room for what comes next
 ``zero(like)``                      n vectors of zeros
 ``take(m, row, column, like)``      the numbers ``m[row, column : column + 16·n]``
 ``put(m, row, column, block)``      write them back
@@ -21,7 +23,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import types
 
-from tokenspace.kernels.vector import LANES, fused, intrinsic, lanes, padded_width, read, write
+from tokenspace.kernels.vector import LANES, fused, intrinsic, lanes, padded_width, prefetch_line, read, write
 
 MOST_VECTORS = 8
 
@@ -66,6 +68,21 @@ def take(typing, matrix, row, column, like):
         matrix, row, column, _ = arguments
         parts = _parts(context, builder, signature.args[0], matrix, row, column, like.count)
         return context.make_tuple(builder, signature.return_type, parts)
+
+    return signature, generate
+
+
+@intrinsic
+def ask(typing, matrix, row, column, like):
+    signature = types.void(matrix, types.int64, types.int64, like)
+
+    def generate(context, builder, signature, arguments):
+        matrix, row, column, _ = arguments
+        for n in range(like.count):
+            prefetch_line(
+                context, builder, signature.args[0], matrix, row, _after(builder, column, n), level=2
+            )
+        return context.get_dummy_value()
 
     return signature, generate
 

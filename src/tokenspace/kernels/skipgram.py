@@ -144,11 +144,11 @@ def _look_around(center, reach, length, scratch):
 def _prefetch_next(center, length, drawn, model, draws, scratch):
     """Ask for the rows that the next center will need and this one doesn't."""
     if center < length:
-        prefetch_row(model.outputs, scratch.sentence[center])
+        prefetch_row(model.outputs, scratch.sentence[center], scratch)
         for k in range(scratch.targets.shape[0] - 1):
-            prefetch_row(model.outputs, draws.negatives[drawn + k])
+            prefetch_row(model.outputs, draws.negatives[drawn + k], scratch)
     if center + draws.window < length:
-        prefetch_row(model.inputs, scratch.sentence[center + draws.window])
+        prefetch_row(model.inputs, scratch.sentence[center + draws.window], scratch)
 
 
 @inlined

@@ -119,5 +119,5 @@ def _fma(x, y, z):
 
 
 @inlined
-def prefetch_row(matrix, row):
+def prefetch_row(matrix, row, scratch):
     """Nothing: only a vector's address can be asked for early."""

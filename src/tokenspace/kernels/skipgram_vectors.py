@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenspace.kernels.block import dot, put, scale_add, take, zero
+from tokenspace.kernels.block import ask, dot, put, scale_add, take, zero
 from tokenspace.kernels.skipgram_memory import BOTTOM, CURVES, KNOTS_PER_UNIT, TOP, inlined, kernel
 from tokenspace.kernels.vector import (
     LANES,
@@ -21,7 +21,6 @@ from tokenspace.kernels.vector import (
     first_lanes,
     load,
     multiply,
-    prefetch_second,
     splat,
     store,
     subtract,
@@ -30,7 +29,7 @@ from tokenspace.kernels.vector import (
 )
 
 
-@kernel
+@kernel(forceinline=True)
 def step(model, contexts, rate, scratch):
     """One gradient step for ``scratch.contexts[:contexts]`` and ``scratch.targets``; returns the loss before.
 
@@ -174,7 +173,7 @@ def _move_inputs(inputs, contexts, scratch):
 
 
 @inlined
-def prefetch_row(matrix, row):
+def prefetch_row(matrix, row, scratch):
     """Ask for a row that the next center needs: a row is too short for the CPU to see a pattern in it."""
-    for column in range(0, matrix.shape[1], LANES):
-        prefetch_second(matrix, row, column)
+    for column in range(0, matrix.shape[1], LANES * len(scratch.block)):
+        ask(matrix, row, column, scratch.block)

@@ -18,7 +18,6 @@ must repeat themselves bit by bit use these few operations, whose order of addit
 ``prefetch(m, row, column)``  a hint that the cache line holding ``m[row, column]`` is needed soon
 ``stream_row(scratch, m, row)``  ``m[row] = scratch[0]``, past the caches; ``m`` starts on a 64-byte boundary
 ``prefetch_row(m, row)``    the same for all of a row, of any type and width
-``prefetch_second(m, row, column)``  as ``prefetch``, but no nearer than the second-level cache
 ``fence()``                 what was streamed before is seen by every thread before what is stored after
 ==========================  ====================================================================
 
@@ -243,27 +242,14 @@ def between(typing, pieces, places):
     return signature, generate
 
 
-def _prefetching(level):
-    """The prefetch of a cache line into the caches from ``level`` on."""
+@intrinsic
+def prefetch(typing, matrix, row, column):
+    def generate(context, builder, signature, arguments):
+        matrix, row, column = arguments
+        prefetch_line(context, builder, signature.args[0], matrix, row, column, level=1)
+        return context.get_dummy_value()
 
-    def prefetch(typing, matrix, row, column):
-        signature = types.void(matrix, types.int64, types.int64)
-
-        def generate(context, builder, signature, arguments):
-            pointer = ir.IntType(8).as_pointer()
-            function_type = ir.FunctionType(ir.VoidType(), [pointer, _WORD, _WORD, _WORD])
-            function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
-            address = _element(context, builder, signature.args[0], *arguments)
-            reading, locality, data = _WORD(0), _WORD(4 - level), _WORD(1)
-            builder.call(function, [builder.bitcast(address, pointer), reading, locality, data])
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return intrinsic(prefetch)
-
-
-prefetch, prefetch_second = _prefetching(level=1), _prefetching(level=2)
+    return types.void(matrix, types.int64, types.int64), generate
 
 
 @intrinsic
@@ -308,7 +294,6 @@ def fence(typing):
 
 @kernel
 def _probe(matrix, pieces):
-    prefetch_second(matrix, 0, 0)
     both = between(pieces, bounded(totals(matrix, 0), np.float32(0), np.float32(1)))
     store(matrix, 0, 0, first_lanes(fma(both[0], multiply(both[1], splat(np.float32(1))), both[1]), 4))
 
@@ -339,6 +324,16 @@ def write(context, builder, matrix_type, matrix, row, column, vector):
     """The reverse of ``read``."""
     address = _element(context, builder, matrix_type, matrix, row, column)
     builder.store(vector, builder.bitcast(address, _VECTOR.as_pointer()), align=4)
+
+
+def prefetch_line(context, builder, matrix_type, matrix, row, column, level):
+    """Ask for the line of matrix[row, column], for the caches from ``level`` on, in the code being made."""
+    pointer = ir.IntType(8).as_pointer()
+    function_type = ir.FunctionType(ir.VoidType(), [pointer, _WORD, _WORD, _WORD])
+    function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
+    address = _element(context, builder, matrix_type, matrix, row, column)
+    reading, locality, data = _WORD(0), _WORD(4 - level), _WORD(1)
+    builder.call(function, [builder.bitcast(address, pointer), reading, locality, data])
 
 
 def fused(builder, x, y, z):
