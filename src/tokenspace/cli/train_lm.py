@@ -87,7 +87,7 @@ def learn(
             "tokenizer": None if tokenizer is None else tokenizer_sha256(tokenizer),
             "init": None if start is None else table_sha256(start),
         }
-        with _resumable(folder), Run.begin(folder, about, resume) as run:
+        with Run.begin(folder, about, resume) as run, _resumable(run):
             check_same_text(run.corpus, texts_read)
             with kept_if_of_use(run), disk_told(folder), Bar() as bar:
                 state = run.load()
@@ -169,13 +169,15 @@ def _brief(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def _resumable(folder: Path) -> Iterator[None]:
-    """After an interrupt at once, a word about what can still be gone on with."""
+def _resumable(run: Run) -> Iterator[None]:
+    """After an interrupt, a word about what can be gone on with; if that is nothing, no folder stays."""
     try:
         yield
     except KeyboardInterrupt:
-        if Run.lies_in(folder):
+        if run.has_state:
             note("interrupted: --resume goes on from what was saved last")
+        else:
+            run.remove()
         raise
 
 
