@@ -59,7 +59,7 @@ class Plan(NamedTuple):
         """Where the windows of each step of an epoch (from 0) begin.
 
         >>> [starts.tolist() for starts in Plan(tokens=13, context=3, batch=2, seed=1).epoch(0)]
-        [[7, 1], [4]]
+        [[1, 4], [7]]
         """
         rng = np.random.default_rng([self.seed, number])
         first = int(rng.integers(self._places))
