@@ -226,11 +226,15 @@ def between(typing, pieces, places):
         index = builder.fptosi(places, whole)
         index = builder.select(builder.icmp_signed("<", index, last), index, last)
         rest = builder.fsub(places, builder.sitofp(index, _VECTOR))
+        addresses = ir.VectorType(_INDEX, LANES)
+        begin = _splat(builder, addresses, builder.ptrtoint(array.data, _INDEX))
+        row_bytes = builder.mul(builder.extract_value(array.shape, 1), _INDEX(4))
+        steps = builder.mul(builder.sext(index, addresses), _splat(builder, addresses, row_bytes))
+        rows = builder.add(begin, steps)
         joined = []
         for lane in range(LANES):
-            row = builder.sext(builder.extract_element(index, _WORD(lane)), _INDEX)
-            address = _element(context, builder, signature.args[0], pieces, row, _INDEX(0))
-            joined.append(builder.load(builder.bitcast(address, four.as_pointer()), align=4))
+            address = builder.inttoptr(builder.extract_element(rows, _WORD(lane)), four.as_pointer())
+            joined.append(builder.load(address, align=4))
         while len(joined) > 2:
             both = list(range(8 * LANES // len(joined)))
             joined = [_shuffled(builder, a, b, both) for a, b in zip(joined[::2], joined[1::2], strict=True)]
