@@ -141,10 +141,9 @@ class Course:
             f"{held.tokens if held else 0:,} held out"
         )
         if held is None and settings.held_out:
-            self._note(
-                f"nothing is held out: the text has only {corpus.sentences:,} lines, too few to hold out "
-                f"{settings.held_out:.4g} of them"
-            )
+            lines = "1 line" if corpus.sentences == 1 else f"{corpus.sentences:,} lines"
+            share = f"{100 * settings.held_out:g} %"
+            self._note(f"nothing is held out: the text has only {lines}, too few to hold out {share}")
         saved = None if self._run is None else self._run.load()
         if saved is not None:
             training.restore(*saved)
