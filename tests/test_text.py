@@ -246,3 +246,22 @@ def test_the_fraction_read_rises_to_one(write):
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] < 0.5
     assert reading.fraction == 1
+
+
+def test_a_name_that_is_no_utf8_is_described_with_escapes(tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    path.write_text("fine\n")
+    (file,) = text.check(path)
+    assert file.description()["name"] == "caf\\xe9.txt"
+
+
+@pytest.mark.parametrize("files", [None, 3, b"name", [None], [b"name"], True], ids=repr)
+def test_what_names_no_file_is_refused(files):
+    with pytest.raises(CorpusError, match="a text file is named by a str or a Path, found "):
+        text.find(files)
+
+
+@pytest.mark.parametrize("files", ["", [], [""], ["a", ""]], ids=repr)
+def test_no_name_at_all_is_refused(files):
+    with pytest.raises(CorpusError, match="no text file was named"):
+        text.find(files)

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -152,3 +153,12 @@ def test_what_the_texts_raise_passes(kind, error):
 def test_no_text_leaves_the_special_tokens(kind):
     vocab = Tokenizer.train_from_iterator([], kind).vocab
     assert len(vocab) == len(vocab.special)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
+def test_a_word_of_a_million_letters_is_learned_from_in_parts(kind):
+    begin = time.perf_counter()
+    Tokenizer.train_from_iterator(["a b", 1_000_000 * "é"], kind, vocab_size=300)
+    assert time.perf_counter() - begin < 20
+    parts = list(tokenizer_training._cut_long_runs([f"a {2500 * 'b'} c {1001 * 'd'}", "e" * 1000]))
+    assert [len(part) for part in parts] == [1002, 1000, 500 + 3 + 1000, 1, 1000]

@@ -40,7 +40,16 @@ class TextFile:
 
     def description(self) -> dict[str, Any]:
         """For a table's provenance: no folder, no time."""
-        return {"name": self.path.name, "bytes": self.bytes, "sha256": self.sha256}
+        return {"name": legible(self.path.name), "bytes": self.bytes, "sha256": self.sha256}
+
+
+def legible(name: str) -> str:
+    """A file's ``name`` as text that any file can hold: its bytes that are no UTF-8 are written as escapes.
+
+    >>> legible("caf\\udce9.txt")
+    'caf\\\\xe9.txt'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Block(NamedTuple):
@@ -131,13 +140,24 @@ def find(files: Files) -> list[Path]:
     Patterns hold ``*``, ``?``, ``[…]``, or ``**`` for any folders; what one matches is sorted, and it is an
     error if it matches no file. A file whose own name looks like a pattern is found first.
     """
-    names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    if not names:
-        raise CorpusError("no text file was named; name one or more UTF-8 text files, one sentence a line")
+    names = named(files)
     paths = [path for name in names for path in _matches(os.fspath(name))]
     if sum(path is _STDIN for path in paths) > 1:
         raise CorpusError("stdin (-) was named more than once, and it can be read only once")
     return paths
+
+
+def named(files: Files) -> list[str | os.PathLike[str]]:
+    """``files`` as a list of names; ``CorpusError`` if there is none, or one that can't be a name."""
+    names: list[Any] = [files]
+    if isinstance(files, Iterable) and not isinstance(files, (str, bytes, bytearray)):
+        names = list(files)
+    for name in names:
+        if not isinstance(name, (str, os.PathLike)) or not isinstance(os.fspath(name), str):
+            raise CorpusError(f"a text file is named by a str or a Path, found {name!r}")
+    if not names or "" in names:
+        raise CorpusError("no text file was named; name one or more UTF-8 text files, one sentence a line")
+    return names
 
 
 def _matches(name: str) -> list[Path]:

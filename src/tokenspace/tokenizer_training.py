@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tokenspace.errors import VocabError
@@ -39,6 +40,7 @@ _WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}
 MOST_WORDS = 2**31 - 1
 MOST_PIECES = 10_000_000  # memory for as many as are asked for is taken before any is found
 _TOO_SMALL = "The vocabulary is not large enough"  # so the library's own error begins
+LONGEST_RUN = 1000  # characters without white space that pieces are learned from as one
 _SCORE_DIGITS = 4  # log-probabilities are summed in an order that varies: their last digits do too
 
 
@@ -137,6 +139,7 @@ def _byte_pairs(
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     inner.normalizer = _normalizer("NFC", lowercase)
+    texts = _cut_long_runs(texts)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_count,
@@ -168,7 +171,7 @@ def _wordpiece(
             special_tokens=[*BERT_SPECIAL, *continuations],
             show_progress=False,
         )
-        inner.train_from_iterator(texts, trainer)
+        inner.train_from_iterator(_cut_long_runs(texts), trainer)
         return inner
 
     alphabet = learn(0, []).get_vocab()
@@ -219,7 +222,7 @@ def _unigram(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: b
         show_progress=False,
     )
     try:
-        inner.train_from_iterator(texts, trainer)
+        inner.train_from_iterator(_cut_long_runs(texts), trainer)
     except Exception as error:
         if type(error) is not Exception or not str(error).startswith(_TOO_SMALL):
             raise  # what the texts raise themselves is theirs to say
@@ -229,6 +232,30 @@ def _unigram(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: b
     inner.model = models.Unigram(_in_order(learned), unk_id=0, byte_fallback=False)
     _frame(inner, "<s> $A </s>", "<s> $A </s> $B:1 </s>:1")
     return inner
+
+
+def _cut_long_runs(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts; one with a longer run of characters without white space comes in parts.
+
+    The library's time grows with the square of a run's length, and it can't be interrupted.
+
+    >>> [len(part) for part in _cut_long_runs(["a b", "c " + 2500 * "d"])]
+    [3, 1002, 1000, 500]
+    """
+    for text in texts:
+        if not isinstance(text, str) or len(text) <= LONGEST_RUN or _longest_run(text) <= LONGEST_RUN:
+            yield text
+            continue
+        begin = 0
+        for run in re.finditer(r"\S+", text):
+            for cut in range(run.start() + LONGEST_RUN, run.end(), LONGEST_RUN):
+                yield text[begin:cut]
+                begin = cut
+        yield text[begin:]
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def _in_order(learned: list[tuple[str, float]]) -> list[tuple[str, float]]:

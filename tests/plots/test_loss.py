@@ -130,3 +130,14 @@ def test_files_that_hold_no_curve_are_refused(write, tmp_path):
         LossCurve.read(write("losses", LINE % (10, 1, 3.0)))
     with pytest.raises(CorpusError, match="there is no file"):
         LossCurve.read(tmp_path / "missing")
+
+
+def test_a_file_of_what_no_run_tells_is_one_error(write):
+    with pytest.raises(TableFormatError, match="line 1 is no loss"):
+        LossCurve.read(write("losses", LINE % (-10, 1, 3.0)))
+    with pytest.raises(TableFormatError, match="after 20 tokens it tells of 10; give the file of one run"):
+        LossCurve.read(write("losses", LINE % (20, 1, 3.0) + LINE % (10, 1, 3.0)))
+    with pytest.raises(ShapeError, match="found 0, and 2 that are not finite; lower the learning rate"):
+        LossCurve.read(
+            write("losses", (LINE % (20, 1, 3.0) + LINE % (30, 1, 3.0)).replace("3.000000", "NaN"))
+        )

@@ -68,7 +68,7 @@ def test_a_folder_without_its_manifest_is_no_corpus(corpus):
 def test_a_file_that_was_cut_is_named(corpus, name):
     path = corpus.folder / name
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorpusError, match=rf"{name} has .* bytes where .* were written; remove the folder"):
+    with pytest.raises(CorpusError, match=rf"{name} has .* bytes where .* were written; delete .*corpus and"):
         open_corpus(corpus.folder)
     if name != "counts":
         with pytest.raises(CorpusError, match=f"{name} was cut since it was written"):
@@ -126,3 +126,38 @@ def test_words_alone_on_their_lines_are_no_text_to_train_on(write, tmp_path):
     corpus = made(tmp_path, write("list.txt", "a\nb\n"))
     with pytest.raises(CorpusError, match=r"no line of the corpus has two known tokens \(2, each alone"):
         corpus.check_trainable()
+
+
+@pytest.mark.parametrize("entry", [-1, 1 << 30])
+def test_ids_that_no_token_has_are_refused(corpus, entry):
+    numbers = np.fromfile(corpus.folder / "ids", "<i4")
+    numbers[-1] = entry
+    numbers.tofile(corpus.folder / "ids")
+    with pytest.raises(CorpusError, match=r"ids holds ids outside 0 … \d+; delete .*corpus and make"):
+        whole(corpus)
+
+
+@pytest.mark.parametrize("place", [0, 7, -1])
+def test_offsets_that_do_not_rise_are_refused(corpus, place):
+    numbers = np.fromfile(corpus.folder / "offsets", "<i8")
+    numbers[place] = numbers[place - 1] + 1000 if place == 7 else 3
+    numbers.tofile(corpus.folder / "offsets")
+    for ask in (lambda: whole(corpus), lambda: corpus.cuts(100)):
+        with pytest.raises(CorpusError, match="offsets that don't rise from 0 to"):
+            ask()
+
+
+def test_a_sentence_longer_than_any_may_be_is_refused(corpus):
+    _, offsets = whole(corpus)
+    longest = int(np.diff(offsets).max())
+    corpus.piece(0, corpus.sentences, longest)
+    with pytest.raises(CorpusError, match=rf"a sentence of {longest} tokens, and {longest - 1} are the most"):
+        corpus.piece(0, corpus.sentences, longest - 1)
+
+
+def test_counts_of_another_corpus_are_refused(corpus):
+    counts = np.fromfile(corpus.folder / "counts", "<i8")
+    counts[-1] += 1
+    counts.tofile(corpus.folder / "counts")
+    with pytest.raises(CorpusError, match="counts does not count"):
+        open_corpus(corpus.folder)

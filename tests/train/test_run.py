@@ -1,16 +1,18 @@
 """A run's folder: what it refuses, what it removes, and what it leaves alone."""
 
+import errno
 import os
 import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tokenspace.errors import OutputError
+from tokenspace.errors import OutputError, TableFormatError
 from tokenspace.formats import native
 from tokenspace.table import Table
 from tokenspace.train.run import Run, folder_beside, losses_beside
@@ -126,7 +128,7 @@ def test_a_folder_of_someone_elses_is_left_alone(folder, name):
     with pytest.raises(OutputError, match=rf"holds what no run put there \({re.escape(name)}\)"):
         begin(folder)
     Run.clear(folder)
-    assert (folder / name).exists()
+    assert os.listdir(folder) == [name]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 99, "settings": {}}', "\x00"])
@@ -136,6 +138,7 @@ def test_settings_of_another_program_are_refused(folder, content):
     with pytest.raises(OutputError, match="is not what this version of tokenspace writes there"):
         begin(folder, resume=True)
     assert (folder / "settings.json").read_text() == content
+    assert os.listdir(folder) == ["settings.json"]
 
 
 def test_places_that_can_not_be(folder):
@@ -183,3 +186,41 @@ def test_a_disk_that_is_full_leaves_the_state_from_before(folder, tmp_path):
     assert re.search(r"can't write .*state.safetensors: .*File too large", done.stderr), done.stderr
     assert sorted(os.listdir(folder)) == ["lock", "settings.json", "state.safetensors"]
     assert len(load_file(folder / "state.safetensors")["a"]) == 1000
+
+
+@pytest.mark.parametrize("output", [".", "/", ""])
+def test_an_output_that_is_no_name_has_nothing_beside_it(output):
+    with pytest.raises(OutputError, match=r"it is a directory|no output was named"):
+        folder_beside(output)
+
+
+@pytest.mark.parametrize("damage", [lambda old: old[:-3], lambda old: b"", lambda old: b"x" * len(old)])
+def test_a_damaged_state_is_told_with_the_folder_to_delete(folder, damage):
+    with begin(folder) as run:
+        run.save(STATE, {"pieces": 1, "tokens": 5})
+        assert Run.tokens_read(folder) == 5
+        path = folder / "state.safetensors"
+        path.write_bytes(damage(path.read_bytes()))
+        assert Run.tokens_read(folder) == 0
+        with pytest.raises(TableFormatError, match=rf"delete {re.escape(str(folder))} to begin anew"):
+            run.load()
+
+
+def test_a_folder_that_is_a_link_to_another_disk(folder, tmp_path, monkeypatch):
+    (tmp_path / "far").mkdir()
+    folder.symlink_to(tmp_path / "far")
+    replace = Path.replace
+
+    def within_one_disk(self, target):
+        if self.parent.resolve() != Path(target).parent.resolve():
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", within_one_disk)
+    table = Table(np.ones((2, 3), np.float32), Vocab(["a", "b"]), provenance={"n": 1})
+    with begin(folder) as run:
+        run.publish(table, tmp_path / "t.safetensors")
+        run.remove()
+    assert native.load(tmp_path / "t.safetensors").provenance == {"n": 1}
+    assert folder.is_symlink()
+    assert not os.listdir(folder)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tokenspace import formats
-from tokenspace.errors import CorpusError, OutputError, ShapeError
+from tokenspace.errors import CorpusError, OutputError, ShapeError, TableFormatError
+from tokenspace.tokenizer import Tokenizer
 from tokenspace.train import skipgram, training
 
 LINES = ["the cat chased the mouse .", "the dog chased the mouse .", "the king ruled the land ."]
@@ -318,3 +319,73 @@ def test_provenance_of_another_version_is_not_mixed(broken_off, monkeypatch):
     monkeypatch.setattr(sys.modules["tokenspace"], "__version__", "9.9")
     with pytest.raises(OutputError, match=re.escape("made_by")):
         train(broken_off, resume=True)
+
+
+def test_names_that_are_no_utf8_are_trained_saved_and_resumed(folder, monkeypatch):
+    text, pairs = (folder / os.fsdecode(name) for name in (b"t\xe9xt.txt", b"p\xe4irs.tsv"))
+    (folder / "text.txt").rename(text)
+    pairs.write_text("cat dog 3\nking land 2\nmouse king 1\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+        train(folder, files=text.name, evaluate=pairs, **after(4))
+    made = train(folder, files=text.name, evaluate=pairs, resume=True).provenance
+    assert made["corpus"][0]["name"] == "t\\xe9xt.txt"
+    assert made["scores"][0]["file"] == "p\\xe4irs.tsv"
+    assert formats.load(folder / "t.safetensors").provenance == made
+    assert train(folder, files=text.name, resume=True).provenance == made
+
+
+def test_an_interrupt_before_anything_is_learned_keeps_the_text(folder):
+    def interrupt(note):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(folder, on_note=interrupt)
+    assert (folder / "t.training" / "corpus" / "corpus.json").exists()
+    train(folder, resume=True)
+    train(folder, "whole.safetensors")
+    assert (folder / "t.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("name", "entry"), [("ids", -5), ("ids", 1 << 20), ("offsets", 1 << 40)])
+def test_a_corpus_that_was_damaged_is_refused(broken_off, name, entry):
+    path = broken_off / "t.training" / "corpus" / name
+    numbers = np.fromfile(path, "<i4" if name == "ids" else "<i8")
+    numbers[len(numbers) // 2] = entry
+    numbers.tofile(path)
+    with pytest.raises(CorpusError, match=rf"corpus/{name} holds .*; delete .*t\.training and"):
+        train(broken_off, resume=True)
+
+
+def test_a_state_of_another_run_is_refused(broken_off, monkeypatch):
+    (broken_off / "other.txt").write_text("some other words are here\n" * 2000)
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+    train(broken_off, "v.safetensors", "other.txt", epochs=60, **after(5))
+    state = (broken_off / "v.training" / "state.safetensors").read_bytes()
+    (broken_off / "t.training" / "state.safetensors").write_bytes(state)
+    with pytest.raises(TableFormatError, match=r"can't go on from it .*; delete .*t\.training to begin anew"):
+        train(broken_off, resume=True)
+
+
+def test_changed_text_is_told_with_what_helps(broken_off):
+    (broken_off / "text.txt").write_text("other\n")
+    with pytest.raises(CorpusError, match=r"or delete .*t\.training to begin anew"):
+        train(broken_off, resume=True)
+
+
+def test_a_finished_output_of_another_beginning_is_refused(folder):
+    table = train(folder)
+    with pytest.raises(OutputError, match=r"was made with another init: none, not [0-9a-f]{12};"):
+        train(folder, resume=True, init=table)
+    train(folder, "u.safetensors", tokenizer=table.tokenizer)
+    assert train(folder, "u.safetensors", resume=True, tokenizer=table.tokenizer).dim == 12
+    other = Tokenizer.train_from_iterator(LINES, "whitespace")
+    with pytest.raises(OutputError, match=r"was made with another tokenizer: \w{12}, not \w{12};"):
+        train(folder, "u.safetensors", resume=True, tokenizer=other)
+
+
+def test_a_finished_output_is_neither_evaluated_nor_snapshotted(folder):
+    train(folder)
+    heard = []
+    train(folder, resume=True, snapshots=2, on_note=heard.append)
+    assert heard[-1] == "so nothing was evaluated, and no snapshot was made"

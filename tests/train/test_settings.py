@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tokenspace.errors import ShapeError
-from tokenspace.train.settings import default_epochs, default_min_count, real, whole
+from tokenspace.train.settings import _WHOLE, default_epochs, default_min_count, real, whole
 
 
 @pytest.mark.parametrize("value", [0, -1, 513, 2.0, True, None, "5", float("nan")], ids=repr)
@@ -18,7 +18,7 @@ def test_any_integer_type_is_taken():
     assert whole("seed", 0) == 0
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf"), None, "a"], ids=repr)
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf"), None, "a", "0.1", True], ids=repr)
 def test_a_real_number_must_be_one_and_in_range(value):
     with pytest.raises(ShapeError, match="sample must be a number from 0 to 1, found "):
         real("sample", value, 0, 1)
@@ -33,3 +33,12 @@ def test_defaults_follow_the_size_of_the_corpus():
         10,
         5,
     ]
+
+
+def test_the_command_allows_what_the_settings_do():
+    from tokenspace.cli.train import train
+
+    ranges = {
+        option.name: (option.type.min, option.type.max) for option in train.params if option.name in _WHOLE
+    }
+    assert ranges == _WHOLE

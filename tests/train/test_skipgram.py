@@ -223,3 +223,42 @@ def test_a_trained_table_survives_its_file(two_topics, tmp_path):
     np.testing.assert_array_equal(again.output, table.output)
     assert again.provenance == table.provenance
     assert again.tokenizer.pieces("Cat pan") == table.tokenizer.pieces("Cat pan")
+
+
+def test_a_snapshot_says_that_it_is_one_and_what_can_not_be_is_left_out(two_topics):
+    seen, heard = [], []
+    table = small(
+        two_topics,
+        epochs=1,
+        snapshots=30,
+        on_snapshot=lambda fraction, table: seen.append(table.provenance["snapshot_at"]),
+        on_note=heard.append,
+    )
+    assert seen == sorted(set(seen))
+    assert 0 < len(seen) < 30
+    assert 0 < seen[0] < seen[-1] < 1
+    assert any(note.startswith(f"{len(seen)} snapshots of 30: this run has") for note in heard)
+    assert "snapshot_at" not in table.provenance
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("init", "wordnet", "init must be a Table, found 'wordnet'; load it first"),
+        ("tokenizer", "bpe", "tokenizer must be a Tokenizer, found 'bpe'; make it first"),
+        ("evaluate", None, r"evaluate takes names of files, or \(\) for none; found None"),
+        ("evaluate", 3, "evaluate takes names of files"),
+        ("lowercase", "no", "lowercase must be True or False, found 'no'"),
+        ("sample", "0.1", "sample must be a number from 0 to 1, found '0.1'"),
+        ("sample", True, "sample must be a number from 0 to 1, found True"),
+    ],
+)
+def test_settings_of_another_type_are_refused(two_topics, setting, value, message):
+    with pytest.raises((ShapeError, CorpusError), match=message):
+        small(two_topics, **{setting: value})
+
+
+@pytest.mark.parametrize("files", [None, 3, b"a.txt", ""], ids=repr)
+def test_what_names_no_text_is_refused(files):
+    with pytest.raises(CorpusError, match=r"a text file is named by|no text file was named"):
+        small(files)

@@ -8,7 +8,7 @@ from click.core import ParameterSource
 
 from tokenspace.cli.console import json_option
 
-_AT_LEAST_0, _AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
+_AT_LEAST_1 = click.IntRange(min=1)
 _ONLY = {
     "skipgram": ("window", "negative", "min_count", "sample", "snapshots"),
     "lm": ("layers", "heads", "context", "minutes", "checkpoint"),
@@ -26,15 +26,26 @@ _ONLY = {
     help="What rows learn to predict: the words around, or a small transformer's next token (lm).",
 )
 @click.option(
-    "--dim", type=_AT_LEAST_1, help="Width D: numbers in a row.  [default: 100; lm: 256; --init's own]"
+    "--dim",
+    type=click.IntRange(1, 65_536),
+    help="Width D: numbers in a row.  [default: 100; lm: 256; --init's own]",
 )
 @click.option(
     "--epochs",
-    type=_AT_LEAST_1,
+    type=click.IntRange(1, 100_000),
     help="Passes over the text.  [default: 5, more if the text is small; lm: 1, or more]",
 )
-@click.option("--threads", type=_AT_LEAST_1, help="[default: all; with 1, a rerun gives the same bytes]")
-@click.option("--seed", default=1, type=_AT_LEAST_0, show_default=True, help="For every random choice.")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), help="[default: all; with 1, a rerun gives the same bytes]"
+)
+@click.option(
+    "--seed",
+    default=1,
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    show_default=True,
+    help="For every random choice.",
+)
 @click.option(
     "--tokenizer",
     "tokenizer_source",
@@ -55,7 +66,11 @@ _ONLY = {
     metavar="FILE",
     help="Word pairs or analogies to ask after each epoch (lm: at the end). Repeatable.",
 )
-@click.option("--resume", is_flag=True, help="Go on with a run that was broken off.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with a run that was broken off; tokens and seconds are told of what is done now.",
+)
 @click.option(
     "--checkpoint-minutes",
     default=10.0,
@@ -67,31 +82,35 @@ _ONLY = {
 @click.option(
     "--window",
     default=5,
-    type=_AT_LEAST_1,
+    type=click.IntRange(1, 512),
     show_default=True,
     help="skipgram: words on each side that count as context.",
 )
 @click.option(
     "--negative",
     default=5,
-    type=_AT_LEAST_1,
+    type=click.IntRange(1, 100),
     show_default=True,
     help="skipgram: random words set against each context.",
 )
 @click.option(
     "--min-count",
-    type=_AT_LEAST_1,
+    type=click.IntRange(1, 2**31 - 1),
+    metavar="N",
     help="skipgram: leave out rarer words.  [default: 1 to 5, by the text's size]",
 )
 @click.option(
-    "--sample", default=1e-3, show_default=True, help="skipgram: frequent words above this share are thinned."
+    "--sample",
+    default=1e-3,
+    type=click.FloatRange(0, 1),
+    show_default=True,
+    help="skipgram: frequent words above this share are thinned.",
 )
 @click.option(
     "--snapshots",
     default=0,
-    type=_AT_LEAST_0,
-    metavar="N",
-    help="skipgram: also save N tables along the way, beside OUT.",
+    type=click.IntRange(0, 10_000),
+    help="skipgram: also save so many tables along the way, beside OUT.",
 )
 @click.option("--layers", default=4, type=_AT_LEAST_1, show_default=True, help="lm: the transformer's depth.")
 @click.option("--heads", default=4, type=_AT_LEAST_1, show_default=True, help="lm: attention heads.")

@@ -9,11 +9,11 @@ from typing import Any
 from tokenspace import formats, train
 from tokenspace.cli.console import shown
 from tokenspace.cli.early_end import EarlyEnd
-from tokenspace.cli.train_texts import check_places, readable_twice, tokenizer_of
+from tokenspace.cli.train_texts import check_places, readable_twice, resumable, tokenizer_of
 from tokenspace.cli.training_view import Bar, report
 from tokenspace.table import Table
 from tokenspace.tokenizer_training import KINDS, WHOLE_WORDS
-from tokenspace.train.run import disk_told, losses_beside
+from tokenspace.train.run import Run, disk_told, folder_beside, losses_beside
 
 
 def learn(
@@ -29,13 +29,17 @@ def learn(
     **settings: Any,
 ) -> None:
     """Train, save, and say what came of it; status 130 if it was ended early."""
-    saved, losses = _Snapshots(output, snapshots), losses_beside(output)
-    check_places([Path(output), losses, *saved.paths], files)
+    losses, folder = losses_beside(output), folder_beside(output)
+    saved = _Snapshots(output, snapshots)
+    check_places([Path(output), losses, *saved.paths], files, settings["evaluate"])
+    resume = settings["resume"]
+    is_finished = resume and not Run.lies_in(folder) and Path(output).exists()
+    before = Run.tokens_read(folder) if resume else 0
     folded = True if lowercase is None else lowercase
     begin = time.perf_counter()
     learned_within = source in WHOLE_WORDS  # by the trainer, with the minimum count
     with EarlyEnd() as asked, readable_twice(files, source in KINDS and not learned_within) as texts:
-        with Bar() as bar:
+        with resumable(folder), Bar() as bar:
             tokenizer = None if learned_within else tokenizer_of(source, texts, vocab_size or 30_000, folded)
             table = train.skipgram(
                 texts,
@@ -54,10 +58,9 @@ def learn(
         seconds = time.perf_counter() - begin
     bar.draw_curve(losses)
     made = table.provenance
-    tokens = round(made["tokens"] * made["settings"]["epochs"] * made.get("interrupted_at", 1))
+    read = round(made["tokens"] * made["settings"]["epochs"] * made.get("interrupted_at", 1))
+    tokens = 0 if is_finished else max(read - before, 0)  # by this process
     speed = tokens / seconds
-    if settings["resume"]:  # part of them in earlier processes
-        speed = 0.0 if bar.last is None else bar.last.tokens_per_second
     scores = {"scores": made["scores"]} if "scores" in made else {}
     report(table, output, losses, tokens, seconds, speed, {"loss": made["loss"], **scores}, as_json)
     if "interrupted_at" in made:

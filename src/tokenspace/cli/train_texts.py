@@ -17,19 +17,32 @@ from tokenspace.shown import shown
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import KINDS
 from tokenspace.train.corpus import open_corpus
-from tokenspace.train.run import folder_beside
+from tokenspace.train.run import Run, folder_beside
 
 
-def check_places(outputs: Sequence[Path], files: Sequence[str]) -> None:
-    """``OutputError`` now for a place that can't be written, or that a text to be read lies at."""
-    texts = [path for name in files if name != "-" for path in text.find(name)]
+def check_places(outputs: Sequence[Path], files: Sequence[str], evaluated: Sequence[str] = ()) -> None:
+    """``OutputError`` now for a place that can't be written, or that a text to be read lies at.
+
+    ``evaluated`` are the files that the table will be asked.
+    """
+    read = [(path, "the text to learn from") for name in files if name != "-" for path in text.find(name)]
+    read += [(Path(name), "a file to evaluate with") for name in evaluated]
     for output in outputs:
         check_writable(output)
-        for path in texts:
+        for path, what in read:
             if output.exists() and path.exists() and output.samefile(path):
-                raise OutputError(
-                    f"can't write {shown(str(output))}: it is the text to learn from; choose another name"
-                )
+                raise OutputError(f"can't write {shown(str(output))}: it is {what}; choose another name")
+
+
+@contextlib.contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """After an interrupt at once, a word about what can still be gone on with."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if Run.lies_in(folder):
+            note("interrupted: --resume goes on from what was saved last")
+        raise
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ def report(
                 "vocabulary": len(table),
                 "epochs": made["settings"]["epochs"],
                 "seconds": round(seconds, 3),
-                "tokens_per_second": round(speed),
+                "tokens_per_second": round(speed) if speed else None,
                 **results,
                 "output": output,
                 **({} if interrupted is None else {"interrupted_at": interrupted}),

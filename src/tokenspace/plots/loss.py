@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -63,7 +64,10 @@ class LossCurve:
         """
         points = [event for event in events if math.isfinite(event.loss)]
         if len(points) < 2:
-            raise ShapeError(f"a loss curve needs at least two points, found {len(points)}; train longer")
+            found, rest, advice = f"{len(points)}", len(events) - len(points), "train longer"
+            if rest:
+                found, advice = f"{found}, and {rest:,} that are not finite", "lower the learning rate"
+            raise ShapeError(f"a loss curve needs at least two points, found {found}; {advice}")
         last = points[-1]
         until = f"{last.tokens:,} tokens, epoch {last.epoch:,} of {last.epochs:,}"
         return cls(
@@ -82,7 +86,14 @@ class LossCurve:
         _, content = text.read(path, LARGEST_FILE)
         lines = content.split("\n")[:-1]  # a line without its end is being written
         points = [_point(path, n, line) for n, line in enumerate(lines, start=1)]
-        return cls.of([point for point in points if point is not None])
+        curve = [point for point in points if point is not None]
+        for before, point in itertools.pairwise(curve):
+            if point.tokens < before.tokens:
+                raise TableFormatError(
+                    f"{shown(os.fspath(path))} holds no one run's losses: after {before.tokens:,} tokens it "
+                    f"tells of {point.tokens:,}; give the file of one run"
+                )
+        return cls.of(curve)
 
     def figure(self) -> plotly.graph_objects.Figure:
         """As a plotly line; ``MissingExtra`` without plotly."""
@@ -159,6 +170,8 @@ def _point(path: str | os.PathLike[str], number: int, line: str) -> _Point | Non
         if "loss" not in about and "scores" in about:
             return None
         tokens, epoch, epochs = (int(about[key]) for key in ("tokens", "epoch", "epochs"))
+        if min(tokens, epoch, epochs) < 0:
+            raise ValueError
         return _Point(tokens, float(about["loss"]), epoch, epochs)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise TableFormatError(

@@ -86,14 +86,24 @@ class Corpus:
             before.append(self.tokens)
         return np.array(bounds, np.int64), np.array(before, np.int64)
 
-    def piece(self, first: int, last: int) -> tuple[Int[Array, " n"], Int[Array, " s_plus_1"]]:
-        """Sentences ``first … last-1``: their ids (int32), and their offsets (int64) in these."""
+    def piece(
+        self, first: int, last: int, longest: int | None = None
+    ) -> tuple[Int[Array, " n"], Int[Array, " s_plus_1"]]:
+        """Sentences ``first … last-1``: their ids (int32), and their offsets (int64) in these.
+
+        ``CorpusError`` if they can't be what was written; ``longest`` is the most tokens that one may have.
+        """
         offsets = self._offsets(first, last + 1)
+        if longest is not None and len(offsets) > 1 and (most := int(np.diff(offsets).max())) > longest:
+            raise self._damaged("offsets", f"a sentence of {most:,} tokens, and {longest:,} are the most")
         return self.ids(int(offsets[0]), int(offsets[-1])), offsets - offsets[0]
 
     def ids(self, first_token: int, last_token: int) -> Int[Array, " n"]:
         """The ids (int32) of tokens ``first_token … last_token-1``, whatever sentences they stand in."""
-        return self._read("ids", _ID, first_token, last_token).astype(np.int32, copy=False)
+        found = self._read("ids", _ID, first_token, last_token).astype(np.int32, copy=False)
+        if len(found) and not (found.min() >= 0 and found.max() < len(self.counts)):
+            raise self._damaged("ids", f"ids outside 0 … {len(self.counts) - 1:,}")
+        return found
 
     def check_trainable(self) -> None:
         """``CorpusError`` if no sentence has a pair of tokens to learn from."""
@@ -104,7 +114,19 @@ class Corpus:
             )
 
     def _offsets(self, first: int, last: int) -> Int[Array, " n"]:
-        return self._read("offsets", _PLACE, first, last).astype(np.int64, copy=False)
+        found = self._read("offsets", _PLACE, first, last).astype(np.int64, copy=False)
+        if len(found) and not (
+            found[0] >= first
+            and found[-1] <= self.tokens
+            and (first > 0 or found[0] == 0)
+            and (last <= self.sentences or found[-1] == self.tokens)
+            and (len(found) == 1 or np.diff(found).min() > 0)
+        ):
+            raise self._damaged("offsets", f"offsets that don't rise from 0 to {self.tokens:,}")
+        return found
+
+    def _damaged(self, name: str, what: str) -> CorpusError:
+        return _damaged(self.folder, name, f"holds {what}")
 
     def _read(self, name: str, dtype: np.dtype[Any], first: int, last: int) -> np.ndarray:
         """Entries ``first … last-1`` of a file, read into new memory: a map's pages would count as ours."""
@@ -114,7 +136,7 @@ class Corpus:
         except OSError as error:
             raise CorpusError(f"can't read {shown(str(path))}: {error.strerror or error}") from None
         if len(found) != last - first:
-            raise CorpusError(f"{shown(str(path))} was cut since it was written; make the corpus again")
+            raise _damaged(self.folder, name, "was cut since it was written")
         return found
 
 
@@ -300,19 +322,29 @@ def open_corpus(folder: Path) -> Corpus | None:
     ):
         size = (folder / name).stat().st_size if (folder / name).exists() else 0
         if size != entries * dtype.itemsize:
-            raise CorpusError(
-                f"{shown(str(folder / name))} has {size:,} bytes where {entries * dtype.itemsize:,} were "
-                "written; remove the folder and make the corpus again"
+            raise _damaged(
+                folder, name, f"has {size:,} bytes where {entries * dtype.itemsize:,} were written"
             )
+    counts = np.fromfile(folder / "counts", _PLACE).astype(np.int64, copy=False)
+    if counts.min() < 0 or counts.sum() != tokens:
+        raise _damaged(folder, "counts", f"does not count {tokens:,} tokens")
     return Corpus(
         folder,
         tokenizer,
-        np.fromfile(folder / "counts", _PLACE).astype(np.int64, copy=False),
+        counts,
         tokens,
         sentences,
         [TextFile(Path(one["path"]), one["bytes"], one["sha256"]) for one in manifest["sources"]],
         manifest["min_count"],
         manifest["notes"],
+    )
+
+
+def _damaged(folder: Path, name: str, how: str) -> CorpusError:
+    """The error for a file that is not what was written. A run's corpus goes with all of the run."""
+    whole = folder.parent if folder.parent.suffix == ".training" else folder
+    return CorpusError(
+        f"{shown(str(folder / name))} {how}; delete {shown(str(whole))} and make the corpus again"
     )
 
 

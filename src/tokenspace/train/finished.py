@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from tokenspace import formats, text
@@ -13,10 +14,15 @@ from tokenspace.train.sources import check_unchanged
 
 
 def finished(
-    output: str | os.PathLike[str], objective: str, settings: dict[str, Any], files: text.Files
+    output: str | os.PathLike[str],
+    objective: str,
+    settings: dict[str, Any],
+    files: text.Files,
+    beginning: Mapping[str, str | None] | None = None,
 ) -> Table:
     """The table at ``output``, made of ``files`` with these ``settings``; those that are None were free.
 
+    ``beginning`` has the SHA-256 of the given "tokenizer" and of the "init" to begin with, None for none.
     ``OutputError`` if it was made otherwise, or only in part; ``CorpusError`` if the text has changed.
     """
     name = shown(os.fspath(output))
@@ -25,9 +31,13 @@ def finished(
     before = made.get("settings") if made.get("objective") == objective else None
     if before is None:
         raise _other(name, "is no table of such a run")
+    if "snapshot_at" in made:
+        raise _other(name, f"is a snapshot, made when {made['snapshot_at']:.0%} of a run was done")
     for key, value in settings.items():
         if value is not None and before.get(key) != value:
             raise _other(name, f"was made with other settings: {key} {before.get(key)!r}, not {value!r}")
+    if beginning is not None:
+        _check_beginning(name, made, beginning)
     if "interrupted_at" in made:
         raise OutputError(
             f"{name} was interrupted when {made['interrupted_at']:.0%} was done, and the folder to resume it "
@@ -35,6 +45,19 @@ def finished(
         )
     check_unchanged(files, made["corpus"])
     return table
+
+
+def _check_beginning(name: str, made: dict[str, Any], beginning: Mapping[str, str | None]) -> None:
+    before = {
+        "tokenizer": made.get("tokenizer", {}).get("sha256"),
+        "init": made.get("init", {}).get("table_sha256"),
+    }
+    if beginning["tokenizer"] is None:  # learned with the settings that were compared
+        before["tokenizer"] = None
+    for key, value in beginning.items():
+        if before[key] != value:
+            was, now = ("none" if one is None else one[:12] for one in (before[key], value))
+            raise _other(name, f"was made with another {key}: {was}, not {now}")
 
 
 def _other(name: str, what: str) -> OutputError:

@@ -93,8 +93,11 @@ def learned(kernel: ModuleType, asked: Asked, folder: Path, run: Run | None, out
         about["init"] = begin.copied
     scores: list[dict[str, Any]] = []
     if run is not None and (state := run.load()) is not None:
-        training.restore(*state)
-        scores = state[1]["scores"]
+        try:
+            training.restore(*state)
+            scores = state[1]["scores"]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise run.damaged(str(error) if isinstance(error, ShapeError) else "") from None
         asked.note(f"going on where {training.fraction:.0%} was done")
 
     with contextlib.ExitStack() as closing:
@@ -171,14 +174,19 @@ def _trained(
         asked.note(f"epoch {epoch}/{epochs}: {said(found)}")
 
     def snapshot(fraction: float) -> None:
-        asked.on_snapshot(fraction, training.table(tokenizer, about))
+        made = about | {"snapshot_at": round(fraction, 4)}
+        asked.on_snapshot(fraction, training.table(tokenizer, made))
 
     epochs = training.pieces // training.pieces_an_epoch
     resumed_at = training.done
     stops: list[tuple[int, Callable[[Any], None], Any]] = []
-    for n in range(1, asked.snapshots + 1):
-        fraction = n / (asked.snapshots + 1)
-        stops.append((round(fraction * training.pieces), snapshot, fraction))
+    fractions = _snapshot_fractions(asked.snapshots, training.pieces)
+    stops += [(piece, snapshot, fraction) for piece, fraction in fractions.items()]
+    if len(fractions) < asked.snapshots:
+        asked.note(
+            f"{len(fractions):,} snapshots of {asked.snapshots:,}: this run has {training.pieces:,} parts, "
+            "and is looked at only between two of them"
+        )
     if asked.evaluation:
         stops += [(epoch * training.pieces_an_epoch, score, epoch) for epoch in range(1, epochs + 1)]
     stops.append((training.pieces, lambda _: None, None))
@@ -194,6 +202,23 @@ def _trained(
                 due = time.perf_counter() + asked.checkpoint_seconds
         act(argument)
     return scores
+
+
+def _snapshot_fractions(snapshots: int, pieces: int) -> dict[int, float]:
+    """After which pieces a snapshot is due, and which fraction it is of; one that has no piece is left out.
+
+    >>> _snapshot_fractions(3, 32), _snapshot_fractions(3, 2)
+    ({8: 0.25, 16: 0.5, 24: 0.75}, {1: 0.5})
+    """
+    found: dict[int, float] = {}
+    for n in range(1, snapshots + 1):
+        fraction = n / (snapshots + 1)
+        piece = round(fraction * pieces)
+        if 0 < piece < pieces and (
+            piece not in found or abs(fraction * pieces - piece) < abs(found[piece] * pieces - piece)
+        ):
+            found[piece] = fraction
+    return found
 
 
 def _save(run: Run, training: Training, scores: list[dict[str, Any]]) -> None:

@@ -15,30 +15,24 @@ Whatever moment the process is killed at, the folder holds a run that goes on, o
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenspace.atomic import replacing
-from tokenspace.errors import OutputError
+from tokenspace.atomic import check_writable, replacing
+from tokenspace.errors import OutputError, TableFormatError, TokenspaceError
 from tokenspace.shown import shown
 from tokenspace.train.corpus import open_corpus
+from tokenspace.train.run_lock import locked, made_folder
 
 if TYPE_CHECKING:
     from tokenspace.table import Table
-
-try:
-    import fcntl
-except ImportError:  # Windows: two processes are then not told apart
-    _fcntl: ModuleType | None = None
-else:
-    _fcntl = fcntl
 
 FORMAT = 1
 _SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS = (
@@ -90,10 +84,12 @@ class Run:
         another process is at it; or if it can't be written.
         """
         settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
-        made = _make(folder)
-        run = cls(folder, _locked(folder))
+        made = made_folder(folder)
+        if not made:
+            _check_is_ours(folder)  # before there is a lock in it
+        run = cls(folder, locked(folder, _LOCK))
         try:
-            before = run._settings()
+            before = _settings_in(folder)
             if before is None:
                 run._clear()
                 with replacing(folder / _SETTINGS) as fresh:
@@ -127,7 +123,7 @@ class Run:
     def clear(cls, folder: Path) -> None:
         """Remove what a run that was killed while it ended may have left; nothing of anyone else's."""
         if folder.is_dir() and not cls.lies_in(folder) and not _strange(folder):
-            with cls(folder, _locked(folder)) as run:
+            with cls(folder, locked(folder, _LOCK)) as run:
                 run.remove()
 
     @property
@@ -159,13 +155,37 @@ class Run:
             save_file(arrays, str(fresh), {"about": json.dumps(about)})
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """The arrays (memory-mapped) and the remarks that were saved last; None if nothing was yet."""
+        """The arrays (memory-mapped) and the remarks that were saved last; None if nothing was yet.
+
+        ``TableFormatError`` if they are damaged.
+        """
         from tokenspace.models.safetensors import open_file
 
         if not self.has_state:
             return None
-        file = open_file(self.folder / _STATE)
-        return {name: file.read(name) for name in file.tensors}, json.loads(file.metadata["about"])
+        try:
+            file = open_file(self.folder / _STATE)
+            return {name: file.read(name) for name in file.tensors}, json.loads(file.metadata["about"])
+        except (TokenspaceError, ValueError, KeyError) as error:
+            raise self.damaged(str(error) if isinstance(error, TokenspaceError) else "") from None
+
+    def damaged(self, how: str = "") -> TableFormatError:
+        """The error for a state that is none, or none of this run."""
+        path = shown(str(self.folder / _STATE))
+        return TableFormatError(
+            f"{path} is not what was written there, so the run can't go on from it"
+            f"{f' ({how})' if how else ''}; delete {shown(str(self.folder))} to begin anew"
+        )
+
+    @staticmethod
+    def tokens_read(folder: Path) -> int:
+        """How many tokens the run in ``folder`` had read when its state was saved; 0 if none was."""
+        from tokenspace.models.safetensors import open_file
+
+        try:
+            return int(json.loads(open_file(folder / _STATE).metadata["about"])["tokens"])
+        except (TokenspaceError, OSError, ValueError, KeyError, TypeError):
+            return 0  # whoever goes on from it tells what is wrong
 
     def publish(self, table: Table, output: str | os.PathLike[str]) -> None:
         """Save ``table`` at ``output``: written here, so that a crash leaves nothing there, then moved."""
@@ -180,13 +200,21 @@ class Run:
                 fresh.replace(target)
                 _sync(target.parent)
             except OSError as error:
+                if error.errno == errno.EXDEV:  # the folder is a link to another disk
+                    native.save(table, target)
+                    fresh.unlink()
+                    return
                 raise OutputError(f"can't write {shown(str(target))}: {error.strerror}") from None
 
     def remove(self) -> None:
         """Delete the folder, once the output is safely there. ``OutputError`` if it can't be."""
         try:
             (self.folder / _SETTINGS).unlink(missing_ok=True)  # from here on it is no run
-            shutil.rmtree(self.folder)
+            if self.folder.is_symlink():
+                for name in os.listdir(self.folder):
+                    _delete(self.folder / name)
+            else:
+                shutil.rmtree(self.folder)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -204,28 +232,9 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settings(self) -> dict[str, Any] | None:
-        path = self.folder / _SETTINGS
-        try:
-            about = json.loads(path.read_text("utf-8"))
-            if about["format"] == FORMAT:
-                return about["settings"]
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        raise OutputError(
-            f"{shown(str(path))} is not what this version of tokenspace writes there; "
-            "rename or delete that folder, or choose another output"
-        )
-
     def _clear(self) -> None:
         """Remove what a run that was killed while it began or ended left here; nothing of anyone else's."""
-        if strange := _strange(self.folder):
-            raise OutputError(
-                f"{shown(str(self.folder))} holds what no run put there ({shown(min(strange))}); "
-                "rename that folder, or choose another output"
-            )
+        _check_is_ours(self.folder)
         for name in os.listdir(self.folder):
             if name != _LOCK:
                 _delete(self.folder / name)
@@ -246,6 +255,10 @@ def kept_if_of_use(run: Run) -> Iterator[None]:
         if run.has_state or run.has_corpus:
             raise OutputError(f"{error}; mend that, then go on with --resume (resume=True)") from None
         run.remove()
+        raise
+    except KeyboardInterrupt:
+        if not (run.has_state or run.has_corpus):
+            run.remove()
         raise
     except BaseException:
         if not run.has_state:
@@ -270,6 +283,9 @@ def disk_told(path: Path) -> Iterator[None]:
 
 def _beside(output: str | os.PathLike[str], suffix: str) -> Path:
     path = _followed(output)
+    if not path.name:  # ".", "/", ""
+        check_writable(output)
+        raise OutputError(f"can't write {shown(str(path))}: it is a directory; name a file in it")
     return path.with_name((path.stem if path.suffix == ".safetensors" else path.name) + suffix)
 
 
@@ -279,56 +295,30 @@ def _followed(output: str | os.PathLike[str]) -> Path:
     return path.resolve() if path.is_symlink() else path
 
 
-def _make(folder: Path) -> bool:
-    """Whether the folder had to be made."""
+def _settings_in(folder: Path) -> dict[str, Any] | None:
+    """What the run in ``folder`` was begun with; None if there is none. ``OutputError`` if it isn't ours."""
+    path = folder / _SETTINGS
     try:
-        folder.mkdir()
-    except FileExistsError:
-        if folder.is_dir():
-            return False
-        raise OutputError(
-            f"can't make the folder {shown(str(folder))}: a file has that name; choose another output"
-        ) from None
-    except OSError as error:
-        raise OutputError(f"can't make the folder {shown(str(folder))}: {error.strerror}") from None
-    return True
-
-
-def _locked(folder: Path) -> int:
-    """A handle on the lock, held until it is closed. It is this folder's own: another run may remove both."""
-    path = folder / _LOCK
-    for _ in range(100):
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise OutputError(f"can't write {shown(str(path))}: {error.strerror}") from None
-        try:
-            _lock(handle)
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        except BlockingIOError:
-            os.close(handle)
-            raise OutputError(
-                f"another process is at the run in {shown(str(folder))}; "
-                "wait for it, or choose another output"
-            ) from None
-        except FileNotFoundError:
-            pass
-        os.close(handle)
-        _make(folder)
-    raise OutputError(f"other processes keep removing {shown(str(folder))}; choose another output")
-
-
-def _lock(handle: int) -> None:
-    """``BlockingIOError`` if another process has the lock."""
-    if _fcntl is None:
-        return
-    try:
-        _fcntl.flock(handle, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:  # a file system without locks, as some that lie on other machines
+        about = json.loads(path.read_text("utf-8"))
+        if about["format"] == FORMAT:
+            return about["settings"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
         pass
+    raise OutputError(
+        f"{shown(str(path))} is not what this version of tokenspace writes there; "
+        "rename or delete that folder, or choose another output"
+    )
+
+
+def _check_is_ours(folder: Path) -> None:
+    """``OutputError`` if ``folder`` holds no run, and something that no run put there."""
+    if _settings_in(folder) is None and (strange := _strange(folder)):
+        raise OutputError(
+            f"{shown(str(folder))} holds what no run put there ({shown(min(strange))}); "
+            "rename that folder, or choose another output"
+        )
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -346,7 +336,13 @@ def _brief(value: Any) -> str:
 
 def _strange(folder: Path) -> list[str]:
     """The names in ``folder`` that no run put there."""
-    return [name for name in os.listdir(folder) if name not in _NAMES and not _half(name)]
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:  # another run has removed it since
+        return []
+    except OSError as error:
+        raise OutputError(f"can't read the folder {shown(str(folder))}: {error.strerror}") from None
+    return [name for name in names if name not in _NAMES and not _half(name)]
 
 
 def _half(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenspace.errors import CorpusError
 from tokenspace.geometry import analogy_questions, word_pairs
 from tokenspace.geometry.evaluation import Source, numbered_lines, opened
 from tokenspace.table import Table
@@ -33,6 +34,10 @@ class Evaluation:
     """
 
     def __init__(self, files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ()) -> None:
+        if not isinstance(files, (str, os.PathLike)) and (
+            not isinstance(files, Iterable) or isinstance(files, (bytes, bytearray))
+        ):
+            raise CorpusError(f"evaluate takes names of files, or () for none; found {files!r}")
         paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
         self._files = [(file, _has_analogies(file)) for file in map(opened, paths)]
         if self._files:
@@ -78,14 +83,15 @@ def _has_analogies(file: Source) -> bool:
 def _pairs(table: Table, file: Source) -> dict[str, Any]:
     score = word_pairs(table, _stream(file))
     spearman = None if score.spearman is None else round(score.spearman, 6)
-    return {"file": file.file.path.name, "spearman": spearman, "used": score.used, "skipped": score.skipped}
+    name = file.file.description()["name"]
+    return {"file": name, "spearman": spearman, "used": score.used, "skipped": score.skipped}
 
 
 def _analogies(table: Table, file: Source) -> dict[str, Any]:
     overall = analogy_questions(table, _stream(file)).overall
     accuracy = None if overall.accuracy is None else round(overall.accuracy, 6)
     return {
-        "file": file.file.path.name,
+        "file": file.file.description()["name"],
         "accuracy": accuracy,
         "correct": overall.correct,
         "total": overall.total,

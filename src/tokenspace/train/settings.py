@@ -7,6 +7,8 @@ import operator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from tokenspace.errors import ShapeError
 from tokenspace.tokenizer_training import WHOLE_WORDS
 
@@ -59,7 +61,7 @@ def checked(
     negative: Any,
     sample: Any,
     min_count: Any,
-    lowercase: bool,
+    lowercase: Any,
     words: Any,
     threads: Any,
     seed: Any,
@@ -89,7 +91,7 @@ def checked(
         negative=whole("negative", negative),
         sample=real("sample", sample, 0.0, 1.0),
         min_count=None if min_count is None else whole("min_count", min_count),
-        lowercase=None if tokenizer_given else bool(lowercase),
+        lowercase=None if tokenizer_given else truth("lowercase", lowercase),
         threads=whole("threads", threads),
         seed=whole("seed", seed),
         alpha=alpha,
@@ -125,12 +127,25 @@ def real(name: str, value: Any, low: float, high: float) -> float:
     tokenspace.errors.ShapeError: sample must be a number from 0 to 1, found nan
     """
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not low <= number <= high:
         raise ShapeError(f"{name} must be a number from {low:g} to {high:g}, found {value!r}")
     return number
+
+
+def truth(name: str, value: Any) -> bool:
+    """``value`` if it is True or False.
+
+    >>> truth("lowercase", "no")
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.ShapeError: lowercase must be True or False, found 'no'
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ShapeError(f"{name} must be True or False, found {value!r}")
+    return bool(value)
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -66,7 +66,8 @@ def skipgram(
     - ``init``: the rows of the tokens that it has are copied to begin with, the others drawn.
     - ``evaluate``: files of word pairs or analogies, asked of the table after each epoch; the last scores are
       in the provenance, all of them in the loss file.
-    - ``snapshots``: so many tables along the way, evenly spaced, go to ``on_snapshot(fraction, table)``.
+    - ``snapshots``: so many tables along the way, evenly spaced, go to ``on_snapshot(fraction, table)``; the
+      provenance of each has the fraction done as ``snapshot_at``. Fewer, if the run has fewer parts.
     - ``on_note`` hears, before training begins, what was chosen by the text's size, which provenance keeps
       too; and scores, as they are known.
 
@@ -87,6 +88,13 @@ def skipgram(
     run's folder holds another run, ``MissingExtra`` without numba.
     """
     kernel = _kernel()
+    if init is not None and not isinstance(init, Table):
+        raise ShapeError(f"init must be a Table, found {init!r}; load it first: tokenspace.load(...)")
+    if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+        raise ShapeError(
+            f"tokenizer must be a Tokenizer, found {tokenizer!r}; make it first: Tokenizer.load(...) or "
+            "Tokenizer.train(...)"
+        )
     settings = checked(
         dim=dim,
         epochs=epochs,
@@ -104,7 +112,7 @@ def skipgram(
         init_dim=None if init is None else init.dim,
     )
     asked = Asked(
-        [files] if isinstance(files, (str, os.PathLike)) else list(files),
+        text.named(files),
         settings,
         tokenizer,
         init,
@@ -124,9 +132,13 @@ def skipgram(
     check_writable(output)
     folder = folder_beside(output)
     if resume and not Run.lies_in(folder) and Path(output).exists():
-        table = finished(output, OBJECTIVE, settings.described(), asked.files)
+        described = asked.described()
+        beginning = {name: described[name] for name in ("tokenizer", "init")}
+        table = finished(output, OBJECTIVE, settings.described(), asked.files, beginning)
         Run.clear(folder)
         asked.note(f"{shown(os.fspath(output))} is finished: there is nothing to resume, nothing was changed")
+        if asked.snapshots or asked.evaluation:
+            asked.note("so nothing was evaluated, and no snapshot was made")
         return table
     with Run.begin(folder, asked.described(), resume) as run:
         check_same_text(run.corpus, asked.files)

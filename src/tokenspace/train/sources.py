@@ -17,42 +17,50 @@ from tokenspace.train.corpus import open_corpus
 def check_same_text(folder: Path, files: text.Files) -> None:
     """``CorpusError`` if a finished corpus lies in ``folder`` and was made of other text than ``files``."""
     if (corpus := open_corpus(folder)) is not None:
-        check_unchanged(files, [source.description() for source in corpus.sources])
+        anew = f"or delete {shown(str(folder.parent))} to begin anew"
+        check_unchanged(files, [source.description() for source in corpus.sources], anew)
 
 
-def check_unchanged(files: text.Files, before: Sequence[dict[str, Any]]) -> None:
+def check_unchanged(
+    files: text.Files,
+    before: Sequence[dict[str, Any]],
+    otherwise: str = "or train without --resume (resume=True)",
+) -> None:
     """``CorpusError`` unless ``files`` are those of ``before`` (``TextFile.description``), byte for byte.
 
-    What was read from stdin is not compared: it can't be read twice.
+    What was read from stdin is not compared: it can't be read twice. ``otherwise`` is what to do but bring
+    the text back.
     """
-    names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     found: list[Path | None] = []
-    for name in names:
+    for name in text.named(files):
         found += [None] if os.fspath(name) == "-" else text.find(name)
-    if len(found) != len(before):
-        raise _changed(f"there are {len(found):,} files now, and there were {len(before):,}")
-    for path, known in zip(found, before, strict=True):
-        if path is not None:
-            _check(path, known)
+    try:
+        if len(found) != len(before):
+            raise _Changed(f"there are {len(found):,} files now, and there were {len(before):,}")
+        for path, known in zip(found, before, strict=True):
+            if path is not None:
+                _check(path, known)
+    except _Changed as how:
+        raise CorpusError(
+            f"the text has changed since this run began ({how}); bring it back to resume, {otherwise}"
+        ) from None
 
 
 def _check(path: Path, known: dict[str, Any]) -> None:
-    if path.name != known["name"]:
-        raise _changed(f"where {shown(known['name'])} was, {shown(path.name)} is now")
+    name = text.legible(path.name)
+    if name != known["name"]:
+        raise _Changed(f"where {shown(known['name'])} was, {shown(name)} is now")
     try:
         size = path.stat().st_size
         if size != known["bytes"]:
-            raise _changed(f"{shown(str(path))} has {size:,} bytes now, and had {known['bytes']:,}")
+            raise _Changed(f"{shown(str(path))} has {size:,} bytes now, and had {known['bytes']:,}")
         with path.open("rb") as file:
             same = hashlib.file_digest(file, "sha256").hexdigest() == known["sha256"]
     except OSError as error:
-        raise _changed(f"{shown(str(path))} can't be read any more: {error.strerror}") from None
+        raise _Changed(f"{shown(str(path))} can't be read any more: {error.strerror}") from None
     if not same:
-        raise _changed(f"{shown(str(path))} has other bytes now")
+        raise _Changed(f"{shown(str(path))} has other bytes now")
 
 
-def _changed(how: str) -> CorpusError:
-    return CorpusError(
-        f"the text has changed since this run began ({how}); bring it back to resume, "
-        "or train without --resume (resume=True)"
-    )
+class _Changed(Exception):
+    """How the text is another one now."""

@@ -33,7 +33,14 @@ def note(copied: dict[str, Any]) -> str:
 
     >>> note({"matched": 31, "matched_by_case": 2, "total": 45})
     '31 of 45 tokens start from pretrained rows, 2 of them spelled in another case there'
+    >>> note({"matched": 0, "matched_by_case": 0, "total": 45})
+    'none of 45 tokens has a row in the table to start from: all are drawn, as without one'
     """
+    if not copied["matched"]:
+        return (
+            f"none of {copied['total']:,} tokens has a row in the table to start from: "
+            "all are drawn, as without one"
+        )
     by_case = copied["matched_by_case"]
     return f"{copied['matched']:,} of {copied['total']:,} tokens start from pretrained rows" + (
         f", {by_case:,} of them spelled in another case there" if by_case else ""
@@ -69,7 +76,7 @@ def pretrained(
 
     Where words are folded here, they match those of ``init`` in any case. ``init.output``, if there is one,
     gives the rows of the context matrix; other rows of that are 0. A row that ``init`` lacks is 0 if its
-    token never occurs in the corpus either.
+    token never occurs in the corpus either. Special tokens are not counted as matched, nor in the total.
     """
     model = _zeros(kernel, len(counts), settings.dim)
     rows, report = _matched(vocab, init, rng, settings)
@@ -81,11 +88,13 @@ def pretrained(
         outputs, _ = _matched(vocab, Table(init.output, init.vocab), rng, settings)
         outputs[unmatched] = 0.0
         model.outputs[:, : settings.dim] = outputs
+    special = [vocab[i] for i in vocab.special]
+    copied_special = [token for token in special if token not in lacking]
     copied = {
         "table_sha256": table_sha256(init),
-        "matched": report.matched,
-        "matched_by_case": report.matched_by_case,
-        "total": report.total,
+        "matched": report.matched - len(copied_special),
+        "matched_by_case": report.matched_by_case - sum(token not in init.vocab for token in copied_special),
+        "total": report.total - len(special),
         "context_matrix": init.output is not None,
     }
     return Start(model, copied)

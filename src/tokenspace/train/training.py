@@ -142,7 +142,8 @@ class Training:
         text = self._read_last
         if not text.start <= place < text.stop:
             stop = min(place + max(PIECES_A_READ, 4 * self._settings.threads), self.pieces_an_epoch)
-            ids, offsets = self._corpus.piece(self._first[place], self._first[stop])
+            first, last = self._first[place], self._first[stop]
+            ids, offsets = self._corpus.piece(first, last, self._kernel.LONGEST_SENTENCE)
             text = self._read_last = _Text(place, stop, self._first[place], self._kernel.Corpus(ids, offsets))
         return text
 
@@ -201,10 +202,18 @@ class Training:
             "loss": self._loss[: self.done],
             "pairs": self._pairs[: self.done],
         }
-        return arrays, {"pieces": self.done, "seconds": self.seconds}
+        return arrays, {
+            "pieces": self.done,
+            "tokens": self.tokens_before(self.done),
+            "seconds": self.seconds,
+        }
 
     def restore(self, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-        """Go on from a ``state`` of the same corpus and settings."""
+        """Go on from a ``state`` of the same corpus and settings; ``ShapeError`` if it is another one's."""
+        done, rows = about["pieces"], len(self._model.inputs)
+        lengths = {"inputs": rows, "outputs": rows, "loss": done, "pairs": done}
+        if not 0 <= done <= self.pieces or lengths != {name: len(arrays[name]) for name in lengths}:
+            raise ShapeError(f"it is of another run than one of {rows:,} rows in {self.pieces:,} parts")
         for matrix, saved in zip(self._model, (arrays["inputs"], arrays["outputs"]), strict=True):
             matrix[:, : self._settings.dim] = saved[:, : self._settings.dim]
         self.done, self._seconds = about["pieces"], about["seconds"]
