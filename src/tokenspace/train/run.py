@@ -193,7 +193,10 @@ class Run:
 
         fresh, target = self.folder / _TABLE, _followed(output)
         with disk_told(target):
-            native.save(table, fresh)
+            try:
+                native.save(table, fresh)
+            except OutputError as error:  # it names the place that the table has for a while
+                raise OutputError(str(error).replace(str(fresh.resolve()), shown(str(target)))) from None
             try:
                 if target.exists():
                     shutil.copymode(target, fresh)
