@@ -54,7 +54,7 @@ def learn(
 ) -> None:
     """Train, save, and say what came of it; status 130 if it was ended early."""
     losses, folder = losses_beside(output), folder_beside(output)
-    check_places([Path(output), losses], files)
+    check_places([Path(output), losses], files, evaluate)
     if checkpoint is not None:
         texts = [path for name in files if name != "-" for path in text.find(name)]
         check_apart(checked(checkpoint), [Path(output), losses, folder], texts)
