@@ -25,14 +25,13 @@ from tokenspace.tokenizer_training import KINDS
 from tokenspace.train.checkpoint_folder import WEIGHTS, check_apart, checked
 from tokenspace.train.finished import finished
 from tokenspace.train.language_model import language_model
-from tokenspace.train.language_model_settings import Settings, width
+from tokenspace.train.language_model_settings import OBJECTIVE, Settings, width
 from tokenspace.train.learning import tokenizer_sha256
 from tokenspace.train.losses import LossLog
 from tokenspace.train.run import Run, disk_told, folder_beside, kept_if_of_use, losses_beside
 from tokenspace.train.scores import Evaluation, said
 from tokenspace.train.sources import check_same_text
 
-OBJECTIVE = "next token, in a decoder of GPT-2's architecture"
 _VOCAB_SIZE = 4096
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -28,7 +27,8 @@ from tokenspace.tokenizer import Tokenizer
 from tokenspace.train import decoder, token_stream
 from tokenspace.train.corpus import Corpus, open_corpus, prepare
 from tokenspace.train.decoder_training import WARM_UP, Plan, Training, mixed_precision
-from tokenspace.train.language_model_settings import Settings, default_epochs, end_of_text
+from tokenspace.train.language_model_settings import OBJECTIVE, Settings, default_epochs, end_of_text
+from tokenspace.train.learning import tokenizer_sha256
 from tokenspace.train.progress import Progress
 from tokenspace.train.run import Run
 from tokenspace.train.sources import check_unchanged
@@ -91,7 +91,7 @@ class Course:
         """
         settings = {name: value for name, value in asdict(self._settings).items() if name != "threads"}
         asked = settings | {
-            "tokenizer": None if tokenizer is None else _sha256(tokenizer),
+            "tokenizer": None if tokenizer is None else tokenizer_sha256(tokenizer),
             "init": None if init is None else table_sha256(init),
         }
         path = folder / _ASKED
@@ -242,7 +242,7 @@ class Course:
     ) -> dict[str, Any]:
         return {
             "made_by": f"tokenspace {tokenspace.__version__}",
-            "objective": "next token, in a decoder of GPT-2's architecture",
+            "objective": OBJECTIVE,
             "settings": asdict(self._settings),
             "notes": [*corpus.notes, *self._notes],
             "corpus": [source.description() for source in corpus.sources],
@@ -251,7 +251,7 @@ class Course:
             "vocabulary": len(corpus.tokenizer.vocab),
             "tokenizer": {
                 "model": type(corpus.tokenizer.inner.model).__name__,
-                "sha256": _sha256(corpus.tokenizer),
+                "sha256": tokenizer_sha256(corpus.tokenizer),
             },
             "parameters": size,
             "steps": training.step,
@@ -325,10 +325,6 @@ def _readable_twice(files: text.Files, folder: Path) -> Iterator[list[str]]:
         yield paths
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _sha256(tokenizer: Tokenizer) -> str:
-    return hashlib.sha256(tokenizer.to_json().encode()).hexdigest()
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:

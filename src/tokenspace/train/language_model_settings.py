@@ -12,6 +12,7 @@ from tokenspace.initializers import real, whole
 from tokenspace.kernels import threads as pool
 from tokenspace.tokenizer import Tokenizer
 
+OBJECTIVE = "next token, in a decoder of GPT-2's architecture"  # as provenance names it
 ENDS = ("[SEP]", "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>")  # what stands after a text, by name
 DIM = 256  # where neither it nor a table to begin with is given
 _LARGEST_SEED = 2**63 - 1
