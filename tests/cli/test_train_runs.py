@@ -1,14 +1,12 @@
 """`tokenspace train` over more than one process, from stdin and patterns, with scores; `tokenspace loss`."""
 
 import gzip
-import importlib.util
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -299,10 +297,3 @@ def test_the_curve_of_a_run(folder):
     wrong = run(folder, "loss", "text.txt")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
     assert "text.txt, line 1 is no loss" in wrong.stderr
-
-
-def test_the_objective_that_the_command_compares_is_the_one_that_is_recorded():
-    from tokenspace.cli.train_lm import OBJECTIVE
-
-    source = importlib.util.find_spec("tokenspace.train.language_model_run").origin
-    assert OBJECTIVE in Path(source).read_text()
