@@ -11,6 +11,7 @@ ROOMS = (
     "models",
     "plots",
     "reference",
+    "source",
     "splits",
     "table",
     "tokenizer",
