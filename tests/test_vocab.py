@@ -140,3 +140,34 @@ def test_placeholders_are_rows_named_after_their_own_id():
     vocab = Vocab(["[unused-row-1]", placeholder(1), "cat", placeholder(3), "[unused-row-x]", ""])
     assert vocab.placeholders().tolist() == [1, 3]
     assert Vocab([]).placeholders().tolist() == []
+
+
+def test_a_search_answers_the_same_before_and_after_there_is_a_dict(monkeypatch):
+    tokens = ["a", "b", "a", "", "Ġa", "b" * 300]
+    for scans in (0, 2, 100):
+        monkeypatch.setattr("tokenspace.vocab._SCANS", scans)
+        vocab = Vocab(tokens)
+        assert [vocab.id(token) for token in tokens] == [0, 1, 0, 3, 4, 5]
+        assert "b" in vocab
+        assert "c" not in vocab
+        assert 1 not in vocab
+        assert ("_first" in vars(vocab)) == (scans < 9)
+
+
+def test_rows_can_be_taken_in_any_order_with_their_special_ids():
+    vocab = Vocab(["[PAD]", "the", "", "cát", "##s", "the"], special=[0, 4])
+    some = vocab.take(np.array([4, 3, 3, 2, 5]))
+    assert list(some) == ["##s", "cát", "cát", "", "the"]
+    assert (some.special, some.encoding) == ((0,), vocab.encoding)
+    assert len(vocab.take(np.array([], np.int64))) == 0
+
+
+def test_close_spellings_are_found_among_many_tokens(monkeypatch):
+    """Most are told apart by the bytes they share, before any is compared letter by letter."""
+    monkeypatch.setattr("tokenspace.vocab._COMPARED", 5)
+    monkeypatch.setattr("tokenspace.vocab._TOKENS_AT_ONCE", 7)
+    vocab = Vocab([*(f"{n:05}" for n in range(200)), "", "Queen", "queens", "quiet", "reine"])
+    assert vocab.close("queem") == ["queens"]
+    assert vocab.close("queen")[0] == "Queen"
+    assert vocab.close("\ud800") == []
+    assert Vocab([]).close("a") == []

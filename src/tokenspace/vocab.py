@@ -27,6 +27,9 @@ CONTINUATION = "##"
 _MARKERS: dict[Encoding, str] = {"wordpiece": CONTINUATION, "byte-level": "Ġ", "sentencepiece": "▁"}
 _UNUSED = re.compile(r"\[unused.*\]|<unused\d+>|<\|reserved_special_token_\d+\|>")
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_SCANS = 64  # searches that read the tokens' bytes, before a dict of them (100 bytes a token) pays
+_COMPARED = 2_000  # spellings, each of which takes some microseconds to compare with a word
+_TOKENS_AT_ONCE = 1 << 16
 
 
 class Found(NamedTuple):
@@ -89,6 +92,7 @@ class Vocab:
     ) -> None:
         self.data = data
         self.offsets = offsets
+        self._scans = 0
         self.special: tuple[int, ...] = tuple(sorted({self._checked(i) for i in special}))
         if encoding is not None:
             if encoding not in get_args(Encoding):
@@ -123,7 +127,7 @@ class Vocab:
             yield text[start:end].decode("utf-8", "surrogateescape")
 
     def __contains__(self, token: object) -> bool:
-        return token in self._first
+        return isinstance(token, str) and self._lowest(token) is not None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocab):
@@ -136,9 +140,25 @@ class Vocab:
     def __repr__(self) -> str:
         return f"Vocab({len(self):,} tokens, {self.encoding}, {len(self.special)} special)"
 
+    def take(self, ids: Int[Array, " K"]) -> Vocab:
+        """The tokens of ``ids`` (each from 0 to V - 1), renumbered in that order; special ones stay so."""
+        lengths = np.diff(self.offsets)[ids]
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.repeat(self.offsets[ids] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        special = np.flatnonzero(np.isin(ids, self.special)).tolist()
+        return Vocab.from_bytes(self.data[places], offsets, special, self.encoding)
+
+    def _lowest(self, token: str) -> int | None:
+        """The lowest id that holds ``token``; None if none does."""
+        if "_first" not in self.__dict__ and self._scans < _SCANS:
+            self._scans += 1
+            return next(iter(self.ids(token)), None)
+        return self._first.get(token)
+
     @cached_property
     def _first(self) -> dict[str, int]:
-        """token -> its lowest id; built on the first search by token."""
+        """token -> its lowest id; built when many tokens have been searched for."""
         first: dict[str, int] = {}
         for i, token in enumerate(self):
             first.setdefault(token, i)
@@ -159,7 +179,7 @@ class Vocab:
 
     def id(self, token: str) -> int:
         """The id of ``token``, written as the vocabulary writes it; the lowest where several ids hold it."""
-        found = self._first.get(token)
+        found = self._lowest(token)
         if found is None:
             raise VocabError(self._missing(token))
         return found
@@ -181,8 +201,8 @@ class Vocab:
         Found(id=1, token='Ġking')
         """
         for form in self._forms(word):
-            if form in self._first:
-                return Found(self._first[form], form)
+            if (i := self._lowest(form)) is not None:
+                return Found(i, form)
         raise VocabError(self._missing(word))
 
     def _forms(self, word: str) -> list[str]:
@@ -221,16 +241,38 @@ class Vocab:
 
     def close(self, word: str, n: int = 3) -> list[str]:
         """Up to ``n`` tokens spelled like ``word``, nearest first, as a person would type them."""
+        if not _is_writable(word):
+            return []
         mark = WORD_START.get(self.encoding, "\0")
         spellings: dict[str, None] = {}
-        for token in self._first:
-            spelling = token.removeprefix(mark)
+        for i in self._alike(word, len(mark.encode())):
+            spelling = self[i].removeprefix(mark)
             if abs(len(spelling) - len(word)) <= 2:
                 spellings[spelling] = None
         folded = word.lower()
         same = [s for s in spellings if s.lower() == folded]
         near = difflib.get_close_matches(word, spellings, n=n + len(same), cutoff=0.7)
         return [*same, *(s for s in near if s not in same)][:n]
+
+    def _alike(self, word: str, mark: int) -> list[int]:
+        """The ids, in order, of the tokens that share most of their bytes with ``word``, upper and lower case
+        alike: all that can be close, or the 2,000 best. ``mark`` bytes of a token may say that it begins one.
+        """
+        code = np.frombuffer(word.encode("utf-8", "surrogateescape"), np.uint8) | 0x20
+        shares = []
+        for start in range(0, len(self), _TOKENS_AT_ONCE):
+            ends = self.offsets[start : start + _TOKENS_AT_ONCE + 1]
+            folded = self.data[ends[0] : ends[-1]] | 0x20
+            common = np.zeros(len(ends) - 1, np.int64)
+            for byte in np.unique(code):
+                count = np.zeros(len(folded) + 1, np.int32)
+                np.cumsum(folded == byte, out=count[1:])
+                common += np.minimum(np.diff(count[ends - ends[0]]), np.count_nonzero(code == byte))
+            shares.append(2 * common / (np.maximum(np.diff(ends) - mark, 1) + len(code)))
+        share = np.concatenate(shares) if shares else np.empty(0)
+        found = np.flatnonzero(share > 0.6)
+        best = found[np.argsort(-share[found], kind="stable")[:_COMPARED]]
+        return np.sort(best).tolist()
 
     def _missing(self, word: str) -> str:
         near = self.close(word)

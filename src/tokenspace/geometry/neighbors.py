@@ -10,6 +10,7 @@ import numpy as np
 from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.geometry.compose import resolve
 from tokenspace.geometry.cosine import unit_rows
+from tokenspace.mapped import release
 from tokenspace.shapes import Array, ArrayLike, Float
 from tokenspace.table import Table, check_finite
 
@@ -74,15 +75,18 @@ def neighbors(
 
 
 def row_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
-    """(first id, rows in float32) over the whole table, a block at a time.
+    """(first id, rows in float32) over the whole table, a block at a time. Of a large table that is mapped,
+    one block is in memory: don't keep what was yielded.
 
     ``TableFormatError`` at the first block with NaN or infinity: such a row would rank nowhere, silently.
     """
     step = max(1, BLOCK // table.dim)
     for start in range(0, len(table), step):
-        rows = np.asarray(table.weight[start : start + step], np.float32)
+        stored = table.weight[start : start + step]
+        rows = np.asarray(stored, np.float32)
         check_finite(table, rows, start)
         yield start, rows
+        release(stored, table.weight)
 
 
 def comparable_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
