@@ -1,8 +1,10 @@
 import gc
+import gzip
 import json
 import os
 import struct
 import time
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +17,7 @@ from safetensors.torch import save_file as save_torch
 
 from tokenspace.errors import TableFormatError
 from tokenspace.models.safetensors import open_file
+from tokenspace.source import Source
 
 F32_PAIR = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
@@ -218,3 +221,34 @@ def test_packed_numbers_are_listed_and_not_read(tmp_path):
     assert file.tensors["x"].shape == (16,)
     with pytest.raises(TableFormatError, match="packed several to a byte"):
         file.read("x")
+
+
+@pytest.mark.parametrize("pack", ["gzip", "zip", "none"])
+def test_a_packed_file_is_held_in_memory_and_a_plain_one_mapped(tmp_path, pack, rng):
+    values = rng.normal(size=(3, 5)).astype(ml_dtypes.bfloat16)
+    save_file({"a": np.arange(3, dtype=np.uint8), "x": values, "empty": np.empty((0, 2))}, tmp_path / "x")
+    path = tmp_path / "x"
+    if pack == "gzip":
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    elif pack == "zip":
+        with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+            archive.write(path, "x")
+        path = tmp_path / "all.zip" / "x"
+    file = open_file(Source(path))
+    assert isinstance(file.read("x"), np.memmap) == (pack == "none")
+    assert not file.read("x").flags.writeable
+    np.testing.assert_array_equal(file.read("x"), values)
+    assert file.read("empty").shape == (0, 2)
+
+
+def test_a_packed_file_that_is_cut_off_is_named(tmp_path):
+    whole = written(tmp_path, {"x": F32_PAIR}).read_bytes()
+    path = tmp_path / "cut.gz"
+    for cut, message in [
+        (5, "has 5 bytes, too few"),
+        (20, "says 61 bytes of header"),
+        (-3, "is the download"),
+    ]:
+        path.write_bytes(gzip.compress(whole[:cut]))
+        with pytest.raises(TableFormatError, match=message):
+            open_file(Source(path))

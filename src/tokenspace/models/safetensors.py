@@ -28,6 +28,7 @@ import numpy as np
 
 from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array
+from tokenspace.source import Source
 
 HEADER_LIMIT = 100_000_000  # bytes; the format's own reader refuses more
 LARGEST = 2**63 - 1  # no index and no file offset is larger
@@ -60,7 +61,7 @@ PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # several numbers share a b
 class TensorInfo(NamedTuple):
     """One tensor of a file: what its bytes mean, and where they are, counted from the file's first byte.
 
-    ``array`` holds the numbers themselves where another format's file can't be mapped by place.
+    ``array`` holds the numbers themselves where no place of the file can be mapped: pickled, packed.
     """
 
     name: str
@@ -90,8 +91,8 @@ class SafetensorsFile:
         return read(self.tensors[name])
 
 
-def open_file(path: str | os.PathLike[str]) -> SafetensorsFile:
-    """Read and check the header of a safetensors file.
+def open_file(path: str | os.PathLike[str] | Source) -> SafetensorsFile:
+    """Read and check the header of a safetensors file; one that a ``Source`` unpacks is held in memory.
 
     Raises ``TableFormatError``, naming the file and the byte, for whatever is not exactly as the format says:
     a header longer than the file, JSON that is none, a name given twice, an unknown dtype, bytes that don't
@@ -107,13 +108,18 @@ def open_file(path: str | os.PathLike[str]) -> SafetensorsFile:
     >>> file.read("weight")[1].tolist()
     [2.0, 3.0]
     """
+    content = None
+    if isinstance(path, Source):
+        content, path = path.content() if path.packed else None, path.path
     path = Path(path)
-    size, header = _header_bytes(path)
+    size, header = _header_bytes(path) if content is None else _header_of(path, content)
     data_start = 8 + len(header)
     entries = _parse(path, header)
     metadata = _metadata(path, entries.pop(METADATA, {}))
     tensors = {name: _tensor(path, name, entry, data_start, size) for name, entry in entries.items()}
     _check_coverage(path, tensors.values(), data_start, size)
+    if content is not None:
+        tensors = {name: _unpacked(tensor, content) for name, tensor in tensors.items()}
     return SafetensorsFile(path, tensors, metadata)
 
 
@@ -168,20 +174,28 @@ def _header_bytes(path: Path) -> tuple[int, bytes]:
             raise TableFormatError(f"{path} is {kind}; a safetensors file is needed")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            prefix = file.read(8)
-            if len(prefix) < 8:
-                raise TableFormatError(
-                    f"{path} has {size} bytes, too few for a safetensors file: byte 0 starts an 8-byte length"
-                )
-            length = int.from_bytes(prefix, "little")
-            if length > min(size - 8, HEADER_LIMIT):
-                raise TableFormatError(
-                    f"{path} is no safetensors file, or is cut off: byte 0 says {length:,} bytes of header, "
-                    f"but {size - 8:,} follow it and {HEADER_LIMIT:,} is the format's limit"
-                )
-            return size, file.read(length)
+            return size, file.read(_header_length(path, size, file.read(8)))
     except OSError as error:
         raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
+
+
+def _header_of(path: Path, content: Array) -> tuple[int, bytes]:
+    length = _header_length(path, content.size, content[:8].tobytes())
+    return content.size, content[8 : 8 + length].tobytes()
+
+
+def _header_length(path: Path, size: int, prefix: bytes) -> int:
+    if len(prefix) < 8:
+        raise TableFormatError(
+            f"{path} has {size} bytes, too few for a safetensors file: byte 0 starts an 8-byte length"
+        )
+    length = int.from_bytes(prefix, "little")
+    if length > min(size - 8, HEADER_LIMIT):
+        raise TableFormatError(
+            f"{path} is no safetensors file, or is cut off: byte 0 says {length:,} bytes of header, "
+            f"but {size - 8:,} follow it and {HEADER_LIMIT:,} is the format's limit"
+        )
+    return length
 
 
 def _parse(path: Path, header: bytes) -> dict[str, Any]:
@@ -240,6 +254,14 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int) -> Te
             f"needs {math.prod(shape) * bits / 8:,.10g}"
         )
     return TensorInfo(name, dtype, tuple(shape), path, start, end)
+
+
+def _unpacked(tensor: TensorInfo, content: Array) -> TensorInfo:
+    """The tensor with its numbers: a view of what was unpacked, where NumPy knows its dtype."""
+    if tensor.dtype in PACKED_BITS:
+        return tensor
+    numbers = content[tensor.start : tensor.end].view(DTYPES[tensor.dtype])
+    return tensor._replace(array=numbers.reshape(tensor.shape))
 
 
 def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, size: int) -> None:
