@@ -119,9 +119,12 @@ class Source:
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether there is such a file, or such a member of an archive."""
+    """Whether anything is there, or such a member of an archive."""
+    place = Path(path)
+    if os.path.exists(place):
+        return True
     try:
-        Source(path)
+        Source(place)
     except TableFormatError:
         return False
     return True
