@@ -1,0 +1,334 @@
+"""A table in GGUF, llama.cpp's one-file models: read out of any such file, and written as a small one.
+
+======================================  =====================================================================
+tensor or key                           meaning
+======================================  =====================================================================
+``token_embd.weight``                   the table, (V, D)
+``output.weight``                       the head, where the file has one: taken if it isn't the table again
+``tokenizer.ggml.tokens``               V strings: any bytes, a newline as well
+``tokenizer.ggml.token_type``           a number a token: 2 unknown and 3 control are special here
+``tokenizer.ggml.model``                llama: ▁ begins a word; gpt2: bytes spelled as GPT-2 does
+``tokenizer.huggingface.json``          the text of a ``tokenizer.json``
+``tokenspace.encoding``                 how tokens mark where words begin, written by ``save``
+``tokenspace.provenance``               JSON, written by ``save``
+======================================  =====================================================================
+
+``gguf_header`` has the byte layout. F32, F16 and BF16 are mapped; F64 is rounded to float32; quantized types
+are turned into float32 by the ``gguf`` package, and refused without it. Converters for llama.cpp spell BERT's
+tokens with ▁ where a word begins and nothing for ##: they are kept as the file spells them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from itertools import pairwise
+from typing import Any, BinaryIO, get_args
+
+import ml_dtypes
+import numpy as np
+
+from tokenspace.atomic import replacing
+from tokenspace.errors import MissingExtra, ShapeError, TableFormatError
+from tokenspace.formats import gguf_header as layout
+from tokenspace.formats.gguf_header import MAGIC as MAGIC
+from tokenspace.formats.gguf_header import Header, Tensor
+from tokenspace.formats.tokens import (
+    READ_FROM,
+    Errors,
+    Verify,
+    check_writable,
+    counted,
+    decoded,
+    encoded,
+    is_utf8,
+)
+from tokenspace.shapes import Array, Float, Int
+from tokenspace.source import Source
+from tokenspace.table import Table, check_finite
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Encoding, Vocab, placeholder
+
+NAME = "gguf"
+WEIGHT, OUTPUT = "token_embd.weight", "output.weight"
+TOKENS, TOKEN_TYPES, MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.model"
+TOKENIZER, ARCHITECTURE = "tokenizer.huggingface.json", "general.architecture"
+ENCODING, PROVENANCE = "tokenspace.encoding", "tokenspace.provenance"
+_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
+_ENCODINGS: dict[str | None, Encoding] = {
+    "llama": "sentencepiece",
+    "t5": "sentencepiece",
+    "gpt2": "byte-level",
+}
+_MODELS = {"sentencepiece": "llama", "byte-level": "gpt2"}
+_MAPPED = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_dtypes.bfloat16)}
+_ROWS_AT_ONCE = 4096
+
+
+def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
+    """Open the table in a GGUF file; float types stay on disk until used.
+
+    ``errors`` says what becomes of a token that is no UTF-8, ``limit`` how many rows are read at most. Rows
+    past the last token are called ``[unused-row-N]``. ``TableFormatError`` names the byte of what is wrong,
+    and quantized numbers that no package here can read.
+    """
+    source = path if isinstance(path, Source) else Source(path)
+    header = Header(source)
+    found = header.tensors.get(WEIGHT)
+    if found is None:
+        some = ", ".join(sorted(header.tensors)[:6]) or "none"
+        raise TableFormatError(f"{source.path} has no tensor {WEIGHT!r}, which is the table; it has {some}")
+    if len(found.shape) != 2 or 0 in found.shape:
+        raise TableFormatError(
+            f"{source.path}: {WEIGHT!r} has shape {list(found.shape)}; a table is (V, D), neither of them 0"
+        )
+    rows = found.shape[0] if limit is None else min(limit, found.shape[0])
+    vocab, renamed = _vocabulary(header, found.shape[0], rows, errors)
+    read_from: dict[str, Any] = {
+        "file": source.path.name,
+        "format": NAME,
+        "dtype": found.type.name if found.type else str(found.number),
+        "architecture": header.text(ARCHITECTURE),
+        **renamed,
+    }
+    weight, output = _numbers(header, found, rows), None
+    head = header.tensors.get(OUTPUT)
+    if head is not None and head.shape != found.shape:
+        read_from["left_out"] = f"{OUTPUT} of shape {list(head.shape)}"
+    elif head is not None and not _same(header, found, head, rows):
+        output = _numbers(header, head, rows)
+    description = header.raw(TOKENIZER)
+    tokenizer = (
+        None if description is None else Tokenizer.from_json(description, f"the tokenizer in {source.path}")
+    )
+    try:
+        made = _provenance(header)
+        provenance = {READ_FROM: read_from} if made is None else made
+        table = Table(weight, vocab, tokenizer, output, provenance)
+    except ShapeError as error:
+        raise TableFormatError(f"{source.path}: {error}") from None
+    _check_made(table, source)
+    return table
+
+
+def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tuple[Vocab, dict[str, int]]:
+    """The tokens of the first ``rows`` rows, and how many are other than the file has them."""
+    found = header.strings(TOKENS, rows)
+    if found is None:
+        raise TableFormatError(
+            f"{header.source.path} has no {TOKENS!r} to name the table's rows; convert the model again, with "
+            "its tokenizer"
+        )
+    data, offsets, places = found
+    count = header.metadata[TOKENS].count
+    if count > all_rows:
+        raise header.damaged(
+            header.metadata[TOKENS].start,
+            f"{counted(count, 'token')} for a table of {counted(all_rows, 'row')}; each token needs a row",
+        )
+    special = _special(header, count, places.size)
+    encoding = _encoding(header)
+    bad = _not_utf8(data, offsets) if errors != "surrogateescape" else []
+    if not bad and places.size == rows:
+        return Vocab.from_bytes(data, offsets, special, encoding), {}
+    text, ends = data.tobytes(), offsets.tolist()
+    raw = [text[start:end] for start, end in pairwise(ends)]
+    tokens = [token.decode("utf-8", "surrogateescape") for token in raw]
+    for i in bad:
+        tokens[i] = decoded(raw[i], errors, header.source.path, f"token {i:,}", int(places[i]))
+    about = {"replaced_tokens": len(bad)} if bad else {}
+    repeated = len(tokens) - len(set(tokens))
+    if bad and repeated:
+        about["repeated_tokens"] = repeated
+    tokens += [placeholder(i) for i in range(len(tokens), rows)]
+    return Vocab(tokens, special, encoding), about
+
+
+def _not_utf8(data: Int[Array, " bytes"], offsets: Int[Array, " V_plus_1"]) -> list[int]:
+    """The tokens that are no UTF-8. All are, if all their bytes together are and none begins within one."""
+    text = data.tobytes()
+    starts = offsets[:-1][offsets[:-1] < data.size]
+    if is_utf8(text) and not np.any(data[starts] & 0xC0 == 0x80):
+        return []
+    ends = offsets.tolist()
+    return [i for i in range(len(ends) - 1) if not is_utf8(text[ends[i] : ends[i + 1]])]
+
+
+def _special(header: Header, count: int, rows: int) -> list[int]:
+    kinds = header.numbers(TOKEN_TYPES)
+    if kinds is None:
+        return []
+    if kinds.size != count:
+        raise header.damaged(
+            header.metadata[TOKEN_TYPES].start,
+            f"{counted(kinds.size, 'token type')} for {counted(count, 'token')}; each needs its own",
+        )
+    return np.flatnonzero(np.isin(kinds[:rows], (_UNKNOWN, _CONTROL))).tolist()
+
+
+def _encoding(header: Header) -> Encoding | None:
+    own = header.text(ENCODING)
+    return own if own in get_args(Encoding) else _ENCODINGS.get(header.text(MODEL))  # type: ignore[return-value]
+
+
+def _provenance(header: Header) -> dict[str, Any] | None:
+    """What ``save`` wrote of the table's making; None in another's file."""
+    text = header.raw(PROVENANCE)
+    if text is None:
+        return None
+    try:
+        made = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise header.damaged(
+            header.metadata[PROVENANCE].start, f"{PROVENANCE!r} is no JSON: {error}"
+        ) from None
+    if not isinstance(made, dict):
+        raise header.damaged(header.metadata[PROVENANCE].start, f"{PROVENANCE!r} must be a JSON object")
+    return made
+
+
+# ── numbers ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _numbers(header: Header, tensor: Tensor, rows: int) -> Array:
+    """The first ``rows`` rows: of a float type as they lie in the file, of others made float32."""
+    if tensor.type is None:
+        known = ", ".join(kind.name for kind in layout.TYPES.values() if not kind.name.startswith("I"))
+        raise TableFormatError(
+            f"{header.source.path}: {tensor.name!r} is of type {tensor.number:,}; known here are {known}"
+        )
+    size = (tensor.end - tensor.start) // tensor.shape[0]
+    raw = header.content[tensor.start : tensor.start + rows * size]
+    name, dim = tensor.type.name, tensor.shape[1]
+    if name in _MAPPED:
+        return raw.view(_MAPPED[name]).reshape(rows, dim)
+    if name == "F64":
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+            return raw.view("<f8").reshape(rows, dim).astype(np.float32)
+    if name.startswith("I") and name[1:].isdigit():
+        raise TableFormatError(f"{header.source.path}: {tensor.name!r} is {name}: whole numbers are no table")
+    return _dequantized(header, tensor, raw.reshape(rows, size))
+
+
+def _dequantized(header: Header, tensor: Tensor, packed: Int[Array, "V bytes"]) -> Float[Array, "V D"]:
+    assert tensor.type is not None
+    name = tensor.type.name
+    try:
+        from gguf import GGMLQuantizationType, quants
+    except ImportError:
+        raise MissingExtra(
+            f"{header.source.path}: {tensor.name!r} is quantized as {name}, which", NAME
+        ) from None
+    weight = np.empty((len(packed), tensor.shape[1]), np.float32)
+    try:
+        kind = GGMLQuantizationType(tensor.number)
+        for start in range(0, len(packed), _ROWS_AT_ONCE):
+            block = slice(start, start + _ROWS_AT_ONCE)
+            with np.errstate(all="ignore"):  # damaged scales: what is not finite is refused below
+                weight[block] = quants.dequantize(packed[block], kind)
+    except (NotImplementedError, ValueError) as error:
+        raise TableFormatError(
+            f"{header.source.path}: {tensor.name!r} is quantized as {name}, which this version of the gguf "
+            f"package does not turn into numbers ({error}); quantize the model again in another type"
+        ) from None
+    return weight
+
+
+def _same(header: Header, table: Tensor, head: Tensor, rows: int) -> bool:
+    """Whether the head is the table again, number for number."""
+    if head.type != table.type or head.number != table.number:
+        return False
+    size = (table.end - table.start) // table.shape[0] * rows
+    step = 1 << 26
+    a, b = (header.content[tensor.start : tensor.start + size] for tensor in (table, head))
+    return all(np.array_equal(a[i : i + step], b[i : i + step]) for i in range(0, size, step))
+
+
+def _check_made(table: Table, source: Source) -> None:
+    """``TableFormatError`` if numbers that were made here, not mapped, hold NaN or infinity."""
+    for name, matrix in (("table", table.weight), ("output table", table.output)):
+        if matrix is None or matrix.base is not None:
+            continue
+        for start in range(0, len(table), _ROWS_AT_ONCE):
+            try:
+                check_finite(table, matrix[start : start + _ROWS_AT_ONCE], start, name)
+            except TableFormatError as error:
+                raise TableFormatError(f"{source.path}: {error}") from None
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def refusal(token: bytes) -> str | None:
+    """Why a token can't be written; None if it can."""
+    return None if is_utf8(token) else "it is not UTF-8; native can hold it"
+
+
+def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
+    """Write all of ``table``, its numbers in their own type, as a GGUF file of architecture "tokenspace".
+
+    llama.cpp's own tools read its tensors and tokens; it is no model to run. ``VocabError`` if a token is no
+    UTF-8, ``TableFormatError`` if the table holds NaN or infinity, ``OutputError`` if ``path`` can't be
+    written.
+    """
+    check_writable(table.vocab, refusal, NAME, path)
+    matrices = {WEIGHT: table.weight} | ({} if table.output is None else {OUTPUT: table.output})
+    entries = _entries(table)
+    head = layout.start_of(len(matrices), len(entries)) + b"".join(entries)
+    offset = 0
+    for name, matrix in matrices.items():
+        kind = next(kind for kind, dtype in _MAPPED.items() if dtype == matrix.dtype)
+        head += layout.tensor_entry(name, matrix.shape, kind, offset)
+        offset += _padded(matrix.nbytes)
+    with replacing(path) as fresh, fresh.open("wb") as file:
+        file.write(head.ljust(_padded(len(head)), b"\0"))
+        for name, matrix in matrices.items():
+            _write(file, table, matrix, "table" if name == WEIGHT else "output table")
+        file.flush()
+        if verify:
+            verify(partial(load, fresh))
+
+
+def _entries(table: Table) -> list[bytes]:
+    vocab, string = table.vocab, layout.string
+    kinds = np.full(len(vocab), _NORMAL, "<i4")
+    kinds[list(vocab.special)] = _CONTROL
+    tokens = b"".join(map(string, encoded(vocab)))
+    texts = {
+        ARCHITECTURE: "tokenspace",
+        MODEL: _MODELS.get(vocab.encoding, "none"),
+        ENCODING: vocab.encoding,
+        PROVENANCE: _json(table.provenance),
+    }
+    if table.tokenizer is not None:
+        texts[TOKENIZER] = table.tokenizer.to_json()
+    return [
+        *(layout.entry(key, layout.STRING, string(text.encode())) for key, text in texts.items()),
+        layout.entry(TOKENS, layout.ARRAY, layout.array_of(layout.STRING, len(vocab), tokens)),
+        layout.entry(TOKEN_TYPES, layout.ARRAY, layout.array_of(layout.INT32, len(vocab), kinds.tobytes())),
+    ]
+
+
+def _json(provenance: dict[str, Any]) -> str:
+    try:
+        text = json.dumps(provenance, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise TableFormatError(
+            f"the provenance can't be written as JSON ({error}); "
+            "keep to texts, finite numbers, lists and dicts"
+        ) from None
+    return text
+
+
+def _write(file: BinaryIO, table: Table, matrix: Array, name: str) -> None:
+    for start in range(0, len(matrix), _ROWS_AT_ONCE):
+        rows = matrix[start : start + _ROWS_AT_ONCE]
+        check_finite(table, np.asarray(rows, np.float32), start, name)
+        file.write(np.ascontiguousarray(rows).tobytes())
+    file.write(b"\0" * (_padded(matrix.nbytes) - matrix.nbytes))
+
+
+def _padded(size: int) -> int:
+    return -(-size // layout.ALIGNMENT) * layout.ALIGNMENT

@@ -1,0 +1,515 @@
+import struct
+import sys
+import time
+
+import gguf as library
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tokenspace.errors import MissingExtra, OutputError, TableFormatError, VocabError
+from tokenspace.formats import gguf
+from tokenspace.source import Source
+from tokenspace.table import Table
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Vocab, placeholder
+
+KINDS = library.GGMLQuantizationType
+
+
+def string(text):
+    text = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def entry(key, kind, value):
+    return string(key) + struct.pack("<I", kind) + value
+
+
+def strings(key, items):
+    return entry(key, 9, struct.pack("<IQ", 8, len(items)) + b"".join(map(string, items)))
+
+
+def integers(key, items):
+    return entry(key, 9, struct.pack("<IQ", 5, len(items)) + np.array(items, "<i4").tobytes())
+
+
+def tensor(name, axes, kind, offset):
+    return string(name) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, offset)
+
+
+def file_of(entries, tensors, data=b"", version=3, counts=None, alignment=32):
+    """A GGUF file, byte by byte."""
+    start = b"GGUF" + struct.pack("<IQQ", version, *(counts or (len(tensors), len(entries))))
+    head = start + b"".join(entries) + b"".join(tensors)
+    return head.ljust(-(-len(head) // alignment) * alignment, b"\0") + data
+
+
+TOKENS = strings("tokenizer.ggml.tokens", ["<s>", "a", "b"])
+NUMBERS = np.array([[1, 2], [3, 4], [5, 6]], "<f4")
+EMBEDDING = tensor("token_embd.weight", [2, 3], 0, 0)
+SMALL = file_of([TOKENS], [EMBEDDING], NUMBERS.tobytes())
+
+
+def written(path, weight, tokens, kind=None, output=None, model="llama", types=None):
+    """A file as llama.cpp's own Python package writes it."""
+    writer = library.GGUFWriter(path, "test")
+    writer.add_tokenizer_model(model)
+    writer.add_token_list(tokens)
+    if types:
+        writer.add_token_types(types)
+    for name, matrix in (("token_embd.weight", weight), ("output.weight", output)):
+        if matrix is not None:
+            writer.add_tensor(name, matrix, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_minilm_written_by_the_gguf_package_reads_back_bit_by_bit(minilm, tmp_path):
+    types = [3 if i in minilm.vocab.special else 1 for i in range(len(minilm))]
+    path = written(
+        tmp_path / "minilm.gguf", np.asarray(minilm.weight), list(minilm.vocab), model="bert", types=types
+    )
+    table = gguf.load(path)
+    assert isinstance(table.weight, np.memmap)
+    np.testing.assert_array_equal(table.weight.view(np.uint32), minilm.weight.view(np.uint32))
+    assert table.vocab == minilm.vocab
+    assert table.provenance["read_from"] == {
+        "file": "minilm.gguf",
+        "format": "gguf",
+        "dtype": "F32",
+        "architecture": "test",
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_what_is_written_here_the_gguf_package_reads(rng, tmp_path, dtype):
+    tokens = ["<s>", "▁king", "\n", "", "a b", "▁king"]
+    weight, output = (rng.normal(size=(6, 5)).astype(dtype) for _ in range(2))
+    tokenizer = Tokenizer.train_from_iterator(["the cat sat"])
+    table = Table(
+        weight, Vocab(tokens, [0, 3], "sentencepiece"), tokenizer, output, {"made_by": "a test", "n": [1]}
+    )
+    path = tmp_path / "x.gguf"
+    gguf.save(table, path)
+
+    reader = library.GGUFReader(path)
+    assert [each.name for each in reader.tensors] == ["token_embd.weight", "output.weight"]
+    for found, matrix in zip(reader.tensors, (weight, output), strict=True):
+        assert (
+            found.tensor_type.name == {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}[dtype.__name__]
+        )
+        assert found.data.tobytes() == matrix.tobytes()
+        assert found.shape.tolist() == [5, 6]
+        assert found.data_offset % 32 == 0
+    assert reader.fields["tokenizer.ggml.tokens"].contents() == tokens
+    assert reader.fields["tokenizer.ggml.token_type"].contents() == [3, 1, 1, 3, 1, 1]
+    assert reader.fields["tokenizer.ggml.model"].contents() == "llama"
+    assert reader.fields["tokenizer.huggingface.json"].contents() == tokenizer.to_json()
+
+    again = gguf.load(path)
+    assert again.vocab == table.vocab
+    assert again.provenance == table.provenance
+    assert again.tokenizer.to_json() == tokenizer.to_json()
+    assert again.weight.tobytes() + again.output.tobytes() == weight.tobytes() + output.tobytes()
+    assert again.weight.dtype == dtype
+
+
+@pytest.mark.parametrize("encoding", ["word", "wordpiece", "byte-level", "sentencepiece"])
+def test_every_encoding_is_kept(tmp_path, encoding):
+    table = Table(np.ones((1, 1), np.float32), Vocab(["a"], encoding=encoding))
+    gguf.save(table, tmp_path / "x.gguf")
+    assert gguf.load(tmp_path / "x.gguf").vocab.encoding == encoding
+
+
+def test_one_row_is_these_bytes(tmp_path):
+    gguf.save(Table(np.array([[1.0, -2.0]], np.float32), Vocab(["a"], [0])), tmp_path / "x.gguf")
+    entries = [
+        entry("general.architecture", 8, string("tokenspace")),
+        entry("tokenizer.ggml.model", 8, string("none")),
+        entry("tokenspace.encoding", 8, string("word")),
+        entry("tokenspace.provenance", 8, string("{}")),
+        strings("tokenizer.ggml.tokens", ["a"]),
+        integers("tokenizer.ggml.token_type", [3]),
+    ]
+    expected = file_of(
+        entries, [tensor("token_embd.weight", [2, 1], 0, 0)], b"\0\0\x80?\0\0\0\xc0" + bytes(24)
+    )
+    assert (tmp_path / "x.gguf").read_bytes() == expected
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_file_made_by_hand(write, version):
+    model = entry("tokenizer.ggml.model", 8, string("gpt2"))
+    types = integers("tokenizer.ggml.token_type", [2, 1, 6])
+    nested = entry("x.nested", 9, struct.pack("<IQIQ", 9, 1, 4, 1) + b"\1\0\0\0")
+    flag, number = entry("x.flag", 7, b"\1"), entry("x.float", 12, bytes(8))
+    content = file_of(
+        [nested, flag, model, TOKENS, types, number], [EMBEDDING], NUMBERS.tobytes(), version=version
+    )
+    table = gguf.load(write("x.gguf", content))
+    np.testing.assert_array_equal(table.weight, NUMBERS)
+    assert (list(table.vocab), table.vocab.special) == (["<s>", "a", "b"], (0,))
+    assert table.vocab.encoding == "byte-level"
+    assert table.output is None
+
+
+def test_another_alignment(write):
+    content = file_of(
+        [entry("general.alignment", 4, struct.pack("<I", 256)), TOKENS],
+        [tensor("x", [1], 0, 0), tensor("token_embd.weight", [2, 3], 0, 256)],
+        bytes(256) + NUMBERS.tobytes(),
+        alignment=256,
+    )
+    np.testing.assert_array_equal(gguf.load(write("x.gguf", content)).weight, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("head", "kept"),
+    [
+        (NUMBERS, False),
+        (NUMBERS + np.float32(1), True),
+        (NUMBERS * np.array([[1], [1], [-1]], np.float32), True),
+    ],
+    ids=["the same", "another", "another last row"],
+)
+def test_the_head_is_the_output_where_it_is_another(write, head, kept):
+    tensors = [EMBEDDING, tensor("output.weight", [2, 3], 0, 32)]
+    content = file_of([TOKENS], tensors, NUMBERS.tobytes().ljust(32, b"\0") + head.tobytes())
+    table = gguf.load(write("x.gguf", content))
+    assert (table.output is not None) is kept
+    if kept:
+        np.testing.assert_array_equal(table.output, head)
+    assert gguf.load(write("x.gguf", content), limit=2).output is None or head[0, 0] == 2
+
+
+def test_a_head_of_another_shape_is_named_and_left_out(write):
+    tensors = [EMBEDDING, tensor("output.weight", [2, 4], 0, 32)]
+    table = gguf.load(write("x.gguf", file_of([TOKENS], tensors, NUMBERS.tobytes().ljust(64, b"\0"))))
+    assert table.output is None
+    assert table.provenance["read_from"]["left_out"] == "output.weight of shape [4, 2]"
+
+
+def test_float64_is_rounded(write):
+    numbers = np.array([[0.1, 2.0], [1 / 3, 4.0], [5.0, 6.0]])
+    content = file_of([TOKENS], [tensor("token_embd.weight", [2, 3], 28, 0)], numbers.tobytes())
+    table = gguf.load(write("x.gguf", content))
+    assert table.weight.dtype == np.float32
+    np.testing.assert_array_equal(table.weight, numbers.astype(np.float32))
+    assert table.provenance["read_from"]["dtype"] == "F64"
+    numbers[1, 1] = 1e300
+    content = file_of([TOKENS], [tensor("token_embd.weight", [2, 3], 28, 0)], numbers.tobytes())
+    with pytest.raises(TableFormatError, match=r"x\.gguf: row 1 of the table, token 'a', holds NaN or inf"):
+        gguf.load(write("x.gguf", content))
+
+
+@pytest.mark.parametrize(
+    "kind", [KINDS.Q8_0, KINDS.Q4_0, KINDS.Q5_1, KINDS.MXFP4], ids=lambda kind: kind.name
+)
+def test_quantized_rows_are_what_the_package_makes_of_them(rng, tmp_path, monkeypatch, kind):
+    weight, output = (rng.normal(size=(9, 64)).astype(np.float32) for _ in range(2))
+    packed, head = (library.quants.quantize(matrix, kind) for matrix in (weight, output))
+    path = written(tmp_path / "x.gguf", packed, list("abcdefghi"), kind, head)
+    monkeypatch.setattr(gguf, "_ROWS_AT_ONCE", 4)
+    table = gguf.load(path)
+    np.testing.assert_array_equal(table.weight, library.quants.dequantize(packed, kind))
+    np.testing.assert_array_equal(table.output, library.quants.dequantize(head, kind))
+    assert table.weight.dtype == np.float32
+    assert table.provenance["read_from"]["dtype"] == kind.name
+    np.testing.assert_array_equal(gguf.load(path, limit=5).weight, table.weight[:5])
+
+
+def test_quantized_rows_are_refused_by_name_without_the_package(tmp_path, monkeypatch):
+    blocks = np.zeros((2, 144), np.uint8)  # the package quantizes no Q4_K, and reads it
+    path = written(tmp_path / "x.gguf", blocks, ["a", "b"], KINDS.Q4_K)
+    assert gguf.load(path).weight.shape == (2, 256)
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(
+        MissingExtra, match=r"x\.gguf: 'token_embd.weight' is quantized as Q4_K.*tokenspace\[gguf\]"
+    ):
+        gguf.load(path)
+    float_table = write_small(tmp_path)
+    assert len(gguf.load(float_table)) == 3  # float types need no package
+
+
+def write_small(folder):
+    (folder / "small.gguf").write_bytes(SMALL)
+    return folder / "small.gguf"
+
+
+def test_a_type_that_the_package_does_not_read(write):
+    tokens = strings("tokenizer.ggml.tokens", ["a"])
+    content = file_of([tokens], [tensor("token_embd.weight", [256, 1], 15, 0)], bytes(292))
+    with pytest.raises(
+        TableFormatError, match=r"is quantized as Q8_K, which this version of the gguf package"
+    ):
+        gguf.load(write("x.gguf", content))
+
+
+def test_quantized_scales_that_are_not_finite(write):
+    tokens = strings("tokenizer.ggml.tokens", ["a"])
+    content = file_of([tokens], [tensor("token_embd.weight", [32, 1], 8, 0)], b"\0\x7e" + bytes([1] * 32))
+    with pytest.raises(TableFormatError, match=r"row 0 of the table, token 'a', holds NaN or infinity"):
+        gguf.load(write("x.gguf", content))
+
+
+def test_the_sizes_of_quantized_types_are_the_packages():
+    ours = {number: (kind.name, kind.numbers, kind.size) for number, kind in gguf.layout.TYPES.items()}
+    theirs = {kind.value: (kind.name, *size) for kind, size in library.GGML_QUANT_SIZES.items()}
+    del theirs[KINDS.Q8_1]  # for sums within llama.cpp, in no file; the package has its old size
+    assert {number: ours.get(number) for number in theirs} == theirs
+
+
+def test_tokens_are_any_bytes(write):
+    odd = ["\n", "", "a b", "\0", "\x85", "<s>", "<s>", "\u2028", "🐈"]
+    content = file_of(
+        [strings("tokenizer.ggml.tokens", odd)], [tensor("token_embd.weight", [1, 9], 1, 0)], bytes(18)
+    )
+    assert list(gguf.load(write("x.gguf", content)).vocab) == odd
+
+
+@pytest.mark.parametrize(
+    "tokens", [[b"a\xff", b"b", b"a\xfe"], [b"\xc3", b"\xa9", b"b"]], ids=["bytes", "cut"]
+)
+def test_tokens_that_are_no_utf8(write, tokens):
+    content = file_of([strings("tokenizer.ggml.tokens", tokens)], [EMBEDDING], NUMBERS.tobytes())
+    path = write("x.gguf", content)
+    at = content.index(tokens[0])
+    with pytest.raises(TableFormatError, match=rf"x\.gguf, token 0 \(byte {at}\): the token .* is not UTF-8"):
+        gguf.load(path)
+    kept = gguf.load(path, errors="surrogateescape").vocab
+    assert [token.encode("utf-8", "surrogateescape") for token in kept] == tokens
+    replaced = gguf.load(path, errors="replace")
+    assert list(replaced.vocab) == [token.decode("utf-8", "replace") for token in tokens]
+    assert replaced.provenance["read_from"]["replaced_tokens"] == 2
+    assert replaced.provenance["read_from"]["repeated_tokens"] == 1
+    assert list(gguf.load(path, errors="replace", limit=1).vocab) == [tokens[0].decode("utf-8", "replace")]
+
+
+def test_limit_reads_a_prefix_and_checks_no_more(write):
+    content = file_of([strings("tokenizer.ggml.tokens", ["a", "b", b"\xff"])], [EMBEDDING], NUMBERS.tobytes())
+    table = gguf.load(write("x.gguf", content), limit=2)
+    assert list(table.vocab) == ["a", "b"]
+    np.testing.assert_array_equal(table.weight, NUMBERS[:2])
+    assert isinstance(table.weight, np.memmap)
+    types = integers("tokenizer.ggml.token_type", [1, 1, 3])
+    table = gguf.load(write("x.gguf", file_of([TOKENS, types], [EMBEDDING], NUMBERS.tobytes())), limit=9)
+    assert (len(table), table.vocab.special) == (3, (2,))
+
+
+def test_rows_past_the_tokens_are_named_unused(write):
+    tokens = strings("tokenizer.ggml.tokens", ["a", "b"])
+    path = write("x.gguf", file_of([tokens], [EMBEDDING], NUMBERS.tobytes()))
+    assert list(gguf.load(path).vocab) == ["a", "b", placeholder(2)]
+    assert list(gguf.load(path, limit=2).vocab) == ["a", "b"]
+
+
+def test_gzip_is_unpacked(tmp_path):
+    import gzip
+
+    (tmp_path / "x.gguf.gz").write_bytes(gzip.compress(SMALL))
+    np.testing.assert_array_equal(gguf.load(Source(tmp_path / "x.gguf.gz")).weight, NUMBERS)
+
+
+def test_256_000_tokens_open_fast(write):
+    tokens = [f"▁token{i}" for i in range(256_000)]
+    content = file_of(
+        [strings("tokenizer.ggml.tokens", tokens)],
+        [tensor("token_embd.weight", [1, len(tokens)], 1, 0)],
+        bytes(2 * len(tokens)),
+    )
+    path = write("x.gguf", content)
+    start = time.perf_counter()
+    opened = gguf.load(path)
+    assert time.perf_counter() - start < 0.3
+    assert opened.vocab[255_999] == "▁token255999"
+
+
+def replaced(old, new, content=SMALL):
+    assert content.count(old) == 1
+    return content.replace(old, new)
+
+
+def u64(number):
+    return struct.pack("<Q", number)
+
+
+HOSTILE = {
+    "empty": (b"", r"byte 0\): no GGUF file: it begins with b''"),
+    "cut in the start": (SMALL[:20], r"byte 20\): the file ends within its header"),
+    "version 1": (
+        file_of([TOKENS], [EMBEDDING], version=1),
+        r"byte 4\): version 1 of GGUF; versions 2 and 3",
+    ),
+    "big-endian": (
+        file_of([], [], version=3 << 24),
+        r"byte 4\): a big-endian GGUF file; .*gguf-convert-endian",
+    ),
+    "tensors": (
+        file_of([TOKENS], [EMBEDDING], counts=(2**60, 1)),
+        r"byte 8\): a count of 1,152,921,504,606,846,976 tensors, for which the \d+ bytes",
+    ),
+    "entries": (
+        file_of([TOKENS], [EMBEDDING], counts=(1, 2**63)),
+        r"byte 16\): a count of .* metadata entries",
+    ),
+    "strings": (replaced(struct.pack("<IQ", 8, 3), struct.pack("<IQ", 8, 2**61)), r"a count of .* strings"),
+    "a string": (replaced(string("<s>"), u64(2**63 + 5) + b"<s>"), r"byte 69\): a string that goes on past"),
+    "array kind": (replaced(struct.pack("<IQ", 8, 3), struct.pack("<IQ", 13, 3)), r"an array of kind 13"),
+    "kind": (file_of([entry("x", 13, b"")], []), r"a value of kind 13; the format has 0 to 12"),
+    "numbers": (file_of([entry("x", 9, struct.pack("<IQ", 12, 2**40))], []), r"a count of .* numbers"),
+    "deep": (
+        file_of([entry("x", 9, struct.pack("<IQ", 9, 1) * 9 + struct.pack("<IQ", 4, 0))], []),
+        r"arrays within arrays, more than 8 deep",
+    ),
+    "a long value": (file_of([entry("x", 8, u64(2**40))], []), r"a value that goes on past the file's end"),
+    "a long key": (file_of([u64(2**40) + bytes(9)], []), r"byte 24\): a key of 1,099,511,627,776 bytes"),
+    "a key twice": (file_of([TOKENS, TOKENS], []), r"the key 'tokenizer.ggml.tokens' is there twice"),
+    "a tensor twice": (
+        file_of([TOKENS], [EMBEDDING, EMBEDDING], NUMBERS.tobytes()),
+        r"the tensor 'token_embd.weight' is there twice",
+    ),
+    "axes": (
+        file_of([TOKENS], [string("x") + struct.pack("<I", 2**31) + bytes(16)]),
+        r"tensor 'x' has 2,147,483,648 axes",
+    ),
+    "offset": (
+        replaced(EMBEDDING, tensor("token_embd.weight", [2, 3], 0, 64)),
+        r"would end at byte .* of a file",
+    ),
+    "unaligned": (
+        replaced(EMBEDDING, tensor("token_embd.weight", [2, 3], 0, 4)),
+        r"offset 4, no multiple of",
+    ),
+    "cut data": (SMALL[:-1], r"'token_embd.weight', F32 \[3, 2\], would end at byte 184 of a file of 183"),
+    "huge": (
+        file_of([TOKENS], [tensor("token_embd.weight", [2**62, 2**62], 0, 0)], bytes(64)),
+        r"would end at byte",
+    ),
+    "packed": (
+        file_of([TOKENS], [tensor("token_embd.weight", [2, 3], 8, 0)], bytes(64)),
+        r"rows of 2 numbers, where Q8_0 packs 32",
+    ),
+    "no rows": (
+        file_of([TOKENS], [tensor("token_embd.weight", [2, 0], 0, 0)]),
+        r"has shape \[0, 2\]; a table is \(V, D\)",
+    ),
+    "one axis": (file_of([TOKENS], [tensor("token_embd.weight", [6], 0, 0)], bytes(24)), r"has shape \[6\]"),
+    "type": (
+        file_of([TOKENS], [tensor("token_embd.weight", [2, 3], 77, 0)], bytes(24)),
+        r"is of type 77; known here are F32, F16, ",
+    ),
+    "integers": (
+        file_of([TOKENS], [tensor("token_embd.weight", [2, 3], 26, 0)], bytes(24)),
+        r"is I32: whole numbers are no table",
+    ),
+    "no table": (
+        file_of([TOKENS], [tensor("x", [1], 0, 0)], bytes(4)),
+        r"has no tensor 'token_embd.weight'.* x",
+    ),
+    "no tokens": (file_of([], [EMBEDDING], NUMBERS.tobytes()), r"has no 'tokenizer.ggml.tokens' to name"),
+    "tokens are numbers": (
+        file_of([integers("tokenizer.ggml.tokens", [1, 2, 3])], [EMBEDDING], NUMBERS.tobytes()),
+        r"'tokenizer.ggml.tokens' is no array of strings",
+    ),
+    "more tokens": (
+        file_of([strings("tokenizer.ggml.tokens", "abcd")], [EMBEDDING], NUMBERS.tobytes()),
+        r"4 tokens for a table of 3 rows",
+    ),
+    "types": (
+        file_of([TOKENS, integers("tokenizer.ggml.token_type", [1])], [EMBEDDING], NUMBERS.tobytes()),
+        r"1 token type for 3 tokens",
+    ),
+    "types are strings": (
+        file_of([TOKENS, strings("tokenizer.ggml.token_type", "abc")], [EMBEDDING], NUMBERS.tobytes()),
+        r"'tokenizer.ggml.token_type' holds no whole numbers",
+    ),
+    "model": (
+        file_of([TOKENS, entry("tokenizer.ggml.model", 7, b"\1")], [EMBEDDING], NUMBERS.tobytes()),
+        r"'tokenizer.ggml.model' is of kind 7, not a string",
+    ),
+    "alignment": (
+        file_of(
+            [TOKENS, entry("general.alignment", 4, struct.pack("<I", 24))], [EMBEDDING], NUMBERS.tobytes()
+        ),
+        r"general.alignment is \[24\], no power of two",
+    ),
+    "provenance": (
+        file_of([TOKENS, entry("tokenspace.provenance", 8, string("{"))], [EMBEDDING], NUMBERS.tobytes()),
+        r"'tokenspace.provenance' is no JSON",
+    ),
+    "provenance list": (
+        file_of([TOKENS, entry("tokenspace.provenance", 8, string("[]"))], [EMBEDDING], NUMBERS.tobytes()),
+        r"'tokenspace.provenance' must be a JSON object",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_wrong_is_said_with_its_byte(write, name):
+    content, says = HOSTILE[name]
+    with pytest.raises(TableFormatError, match=says) as caught:
+        gguf.load(write("x.gguf", content))
+    assert "\n" not in str(caught.value)
+    assert "x.gguf" in str(caught.value)
+
+
+def test_mutated_files_are_read_or_refused(write, rng):
+    types = integers("tokenizer.ggml.token_type", [3, 1, 1])
+    description = entry("tokenizer.huggingface.json", 8, string("{}"))
+    nested = entry("x.nested", 9, struct.pack("<IQIQ", 9, 1, 4, 1) + b"\1\0\0\0")
+    tensors = [tensor("token_embd.weight", [32, 3], 8, 0), tensor("output.weight", [32, 3], 0, 128)]
+    whole = file_of([nested, TOKENS, types, description], tensors, bytes(range(128)) + bytes(384))
+    gguf.load(write("x.gguf", whole))
+    read = 0
+    for _ in range(400):
+        content = bytearray(whole)
+        for at in rng.integers(0, len(whole) - 384, rng.integers(1, 4)):
+            content[at] = rng.choice((0, 1, 8, 9, 255, rng.integers(256)))
+        try:
+            gguf.load(write("x.gguf", bytes(content[: rng.choice((len(whole), rng.integers(len(whole))))])))
+            read += 1
+        except TableFormatError:
+            pass
+    assert 40 < read < 360
+
+
+def test_saving_refuses_what_would_not_be_read_back(tmp_path, write):
+    path = tmp_path / "x.gguf"
+    with pytest.raises(
+        VocabError, match=r"as gguf: token '\\udcff' at id 0 .* not UTF-8; native can hold it"
+    ):
+        gguf.save(Table(np.ones((1, 1), np.float32), Vocab(["\udcff"])), path)
+    infinite = np.array([[1], [np.inf]], np.float32)
+    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'b', holds NaN or infinity"):
+        gguf.save(Table(infinite, Vocab(["a", "b"])), path)
+    with pytest.raises(TableFormatError, match=r"row 1 of the output table"):
+        gguf.save(Table(np.ones((2, 1), np.float32), Vocab(["a", "b"]), output=infinite), path)
+    with pytest.raises(TableFormatError, match=r"provenance can't be written as JSON"):
+        gguf.save(Table(np.ones((1, 1), np.float32), Vocab(["a"]), provenance={"x": {1}}), path)
+    with pytest.raises(OutputError, match=r"is a directory"):
+        gguf.save(Table(np.ones((1, 1), np.float32), Vocab(["a"])), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_written_is_verified_before_it_has_its_name(tmp_path):
+    table = Table(np.ones((1, 2), np.float32), Vocab(["a"]))
+    seen = []
+
+    def verify(load):
+        seen.append(load())
+        raise TableFormatError("no")
+
+    with pytest.raises(TableFormatError, match="no"):
+        gguf.save(table, tmp_path / "x.gguf", verify)
+    assert seen[0].vocab == table.vocab
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_apart_in_memory_are_written_in_order(tmp_path):
+    weight = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    gguf.save(Table(weight, Vocab(["a", "b"])), tmp_path / "x.gguf")
+    np.testing.assert_array_equal(gguf.load(tmp_path / "x.gguf").weight, weight)
