@@ -29,22 +29,22 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 class Source:
     """One table file's bytes. ``Source("x.bin.gz")``, ``Source("all.zip/x.txt")``, ``Source("x.npy")``.
 
-    ``path`` is how messages call it. ``size`` is the number of bytes, None for gzip, whose end alone tells.
+    ``path`` is how messages call it, ``file`` what lies on disk. ``size`` is the number of bytes, None for gzip, whose end alone tells.
     A zip archive named without a member is itself the bytes (``.npz`` and torch's files are such): see
     ``members``. ``TableFormatError`` if there is no such file or member, or it can't be read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._file, self._member = self.path, None
+        self.file, self._member = self.path, None
         with _told(self.path):
             if not self.path.exists() and (archive := _archive(self.path)):
-                self._file, self._member = archive, self.path.relative_to(archive).as_posix()
-            if not self._file.is_file():
-                what = "is not a regular file" if self._file.exists() else "does not exist"
+                self.file, self._member = archive, self.path.relative_to(archive).as_posix()
+            if not self.file.is_file():
+                what = "is not a regular file" if self.file.exists() else "does not exist"
                 raise TableFormatError(f"{self.path} {what}; a table's file is needed")
-            self.size: int | None = self._file.stat().st_size
-            with self._file.open("rb") as file:
+            self.size: int | None = self.file.stat().st_size
+            with self.file.open("rb") as file:
                 self._gzipped = file.read(2) == GZIP
         if self._member is not None:
             self.size, self._gzipped = self._checked_member().file_size, False
@@ -68,7 +68,7 @@ class Source:
         """
         with ExitStack() as opened:
             with _told(self.path):
-                stream: Any = opened.enter_context(self._file.open("rb"))
+                stream: Any = opened.enter_context(self.file.open("rb"))
                 if self._member is not None:
                     archive = opened.enter_context(zipfile.ZipFile(stream))
                     stream = opened.enter_context(archive.open(self._checked_member()))
@@ -80,7 +80,7 @@ class Source:
         """All bytes: a read-only memory map where they lie in a plain file, else unpacked into memory."""
         if not self.packed and self.size:
             with _told(self.path):
-                return np.memmap(self._file, np.uint8, "r")
+                return np.memmap(self.file, np.uint8, "r")
         held = bytearray()
         with self.open() as stream:
             while block := stream.read(_BLOCK):
@@ -91,7 +91,7 @@ class Source:
 
     def members(self) -> list[str]:
         """What a zip archive holds: the names of its files; empty if this is no zip archive."""
-        with _told(self.path), self._file.open("rb") as file:
+        with _told(self.path), self.file.open("rb") as file:
             if self.packed or file.read(4) != ZIP:
                 return []
             with zipfile.ZipFile(file) as archive:
@@ -102,14 +102,14 @@ class Source:
         return self.path.with_name(name)
 
     def _checked_member(self) -> zipfile.ZipInfo:
-        with _told(self.path), zipfile.ZipFile(self._file) as archive:
+        with _told(self.path), zipfile.ZipFile(self.file) as archive:
             try:
                 member = archive.getinfo(str(self._member))
             except KeyError:
                 names = [each.filename for each in archive.infolist() if not each.is_dir()]
                 some = ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")
                 raise TableFormatError(
-                    f"{self._file} has no member {self._member!r}; it has {some or 'none'}"
+                    f"{self.file} has no member {self._member!r}; it has {some or 'none'}"
                 ) from None
         if member.flag_bits & 1:
             raise TableFormatError(f"{self.path} is encrypted; unpack it first")
