@@ -1,0 +1,223 @@
+"""Does every reader of tables take any bytes at all, and either load them or refuse them?
+
+    python benchmarks/fuzz_tables.py --files 20000 --seed 1            # five minutes: results/fuzz_tables.md
+    python benchmarks/fuzz_tables.py --files 2000 --seed 7 --only numpy    # of one kind; prints only
+
+The claim: of at least 20,000 mutated files (tests/formats/fuzz_seeds.py says of what, mutations.py how), each
+loads as a table that holds together or is refused with a ``TableFormatError`` (a folder's files also with a
+``CheckpointError``) of one line. No other error, no warning, no crash, nothing over 5 s, and no more memory
+than 4 × the bytes, unpacked, and 64 MB.
+
+The files are read in two processes, which are started again where one dies or is silent for 20 s. Of each
+fault one file is kept, with what it said, and without the edits that it does not need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import pickle
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "formats"))
+RESULTS = HERE / "results" / "fuzz_tables.md"
+WORKERS = 2
+SILENT = 20.0  # seconds without a word from a worker: it hangs where no alarm reaches it
+AGAIN = 3  # the exit status of a worker that has judged a case and must not judge the next
+WARM = 40  # cases that are read before any is measured: what libraries load once counts for none
+
+
+def work(seeds_file: Path, seed: int, numbers: range, folder: Path) -> None:
+    """Judge the cases ``numbers``; print a line of JSON for each."""
+    import fuzzing
+    import torch  # noqa: F401  its own warnings while it is imported are not the readers'
+
+    import tokenspace as ts
+
+    seeds = pickle.loads(seeds_file.read_bytes())
+    tracemalloc.start()
+    for sound in seeds:
+        _judge(fuzzing, ts.load, fuzzing.Case(sound, ()), seeds, folder)
+    for n in range(WARM):
+        _judge(fuzzing, ts.load, fuzzing.case(seeds, -1, n), seeds, folder)
+    gc.freeze()  # so that to collect after each case costs little
+    print("ready", flush=True)
+    for n in numbers:
+        made = fuzzing.case(seeds, seed, n)
+        verdict = _judge(fuzzing, ts.load, made, seeds, folder)
+        gc.collect()
+        print(json.dumps({"n": n, "seed": made.seed.name, **verdict._asdict()}), flush=True)
+        if verdict.kind.startswith("took"):
+            sys.exit(AGAIN)  # the peaks and what was left half done would be under the next case
+
+
+def _judge(fuzzing: Any, load: Any, made: Any, seeds: list, folder: Path) -> Any:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    files, read = fuzzing.files_of(made, seeds)
+    fuzzing.write(files, folder)
+    return fuzzing.judge(load, folder / read, fuzzing.unpacked_size(made, seeds))
+
+
+def watched(seeds_file: Path, seed: int, numbers: range, folder: Path, told: queue.Queue) -> None:
+    """Have ``numbers`` judged, by as many workers one after the other as it takes."""
+    log = folder.with_suffix(".stderr")
+    while numbers:
+        command = [sys.executable, __file__, "--work", str(seeds_file), "--seed", str(seed)]
+        command += ["--folder", str(folder), "--numbers", f"{numbers.start}:{numbers.stop}:{numbers.step}"]
+        with log.open("wb") as errors:
+            worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=_pass_on, args=(worker.stdout, lines), daemon=True).start()
+        done = 0
+        if (first := _next(lines, 120.0)) != "ready\n":
+            told.put(f"a worker did not start: {first}{log.read_text()[-2000:]}")
+            return
+        while line := _next(lines, SILENT):
+            told.put(json.loads(line))
+            done += 1
+        if worker.poll() is None and done < len(numbers):
+            worker.kill()
+        status = worker.wait()
+        if done < len(numbers) and status != AGAIN:
+            words = log.read_text(errors="replace")[-500:]
+            kind = f"the process ended with {status}"
+            told.put({"n": numbers[done], "kind": kind, "words": words, "seconds": SILENT, "grown": 0})
+            done += 1
+        numbers = numbers[done:]
+    told.put(None)
+
+
+def _pass_on(pipe: Any, lines: queue.Queue[str]) -> None:
+    for line in pipe:
+        lines.put(line)
+    lines.put("")
+
+
+def _next(lines: queue.Queue[str], seconds: float) -> str:
+    try:
+        return lines.get(timeout=seconds)
+    except queue.Empty:
+        return ""
+
+
+def run(files: int, seed: int, only: str, keep: Path) -> int:
+    """Judge ``files`` cases and print what came of them; the number of those that were wrong."""
+    import fuzzing
+    from fuzz_seeds import seeds as make
+
+    started = time.perf_counter()
+    seeds = [each for each in make() if only in each.name]
+    results: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        seeds_file = Path(name, "seeds")
+        seeds_file.write_bytes(pickle.dumps(seeds))
+        told: queue.Queue[Any] = queue.Queue()
+        for i in range(WORKERS):
+            arguments = (seeds_file, seed, range(i, files, WORKERS), Path(name, f"worker{i}"), told)
+            threading.Thread(target=watched, args=arguments, daemon=True).start()
+        running = WORKERS
+        while running:
+            result = told.get()
+            if isinstance(result, str):
+                sys.exit(result)
+            running -= result is None
+            if result:
+                results.append(result | {"case": fuzzing.case(seeds, seed, result["n"])})
+                if result["kind"] not in ("loaded", "refused"):
+                    print(f"case {result['n']}: {results[-1]['case']}: {result['kind']}", flush=True)
+        wrong = [result for result in results if result["kind"] not in ("loaded", "refused")]
+        for result in _one_a_fault(wrong):
+            _keep(fuzzing, seeds, result, seed, keep)
+    report = told_of(results, seed, time.perf_counter() - started)
+    print(report)
+    if not only and not wrong and files >= 20_000:
+        RESULTS.write_text(report)
+    return len(wrong)
+
+
+def told_of(results: list[dict[str, Any]], seed: int, seconds: float) -> str:
+    """The report: how many of each kind of file were loaded, refused, wrong; and what was worst."""
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for result in results:
+        verdict = result["kind"] if result["kind"] in ("loaded", "refused") else "wrong"
+        kinds[result["case"].seed.name][verdict] += 1
+    lines = [
+        "# Measured: mutated table files",
+        "",
+        f"`python benchmarks/fuzz_tables.py --files {len(results)} --seed {seed}`. "
+        f"{len(results):,} mutated files in {seconds:.0f} s.",
+        "",
+        "| made from | tried | refused | loaded | wrong | slowest, ms | most memory, MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in [*kinds, "all"]:
+        own = [result for result in results if name in ("all", result["case"].seed.name)]
+        count = sum((kinds[each] for each in kinds), Counter()) if name == "all" else kinds[name]
+        worst = 1e3 * max(result["seconds"] for result in own)
+        most = max(result["grown"] for result in own) / (1 << 20)
+        figures = " | ".join(f"{count[verdict]:,}" for verdict in ("refused", "loaded", "wrong"))
+        lines.append(f"| {name} | {len(own):,} | {figures} | {worst:.0f} | {most:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _one_a_fault(wrong: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of those that went wrong at the same line of code in the same way, the one with the fewest edits."""
+    faults: dict[str, dict[str, Any]] = {}
+    for result in sorted(wrong, key=lambda result: len(result["case"].edits)):
+        lines = [line for line in result["words"].splitlines() if line.lstrip().startswith("File")]
+        faults.setdefault(f"{result['kind']} {lines[-1:]}", result)
+    return list(faults.values())
+
+
+def _keep(fuzzing: Any, seeds: list, result: dict[str, Any], seed: int, keep: Path) -> None:
+    """Write the files of a case that was wrong, without the edits that it does not need, and what it said."""
+    made = result["case"]
+    if not result["kind"].startswith("the process"):
+        made = fuzzing.shrunk(made, lambda fewer: _kind(fuzzing, seeds, fewer) == result["kind"])
+    folder = keep / f"seed{seed}-case{result['n']}"
+    files, read = fuzzing.files_of(made, seeds)
+    fuzzing.write(files, folder)
+    (folder / "WHY").write_text(f"{made}\nts.load({read!r})\n{result['kind']}\n{result['words']}\n")
+    print(f"kept: {folder}")
+
+
+def _kind(fuzzing: Any, seeds: list, made: Any) -> str:
+    import tokenspace as ts
+
+    tracemalloc.start()
+    with tempfile.TemporaryDirectory() as name:
+        return _judge(fuzzing, ts.load, made, seeds, Path(name, "t")).kind
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="only what is made from seeds with this in their names")
+    parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"), help="where wrong files are kept")
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--numbers", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.work:
+        numbers = range(*map(int, arguments.numbers.split(":")))
+        work(arguments.work, arguments.seed, numbers, arguments.folder)
+        return 0
+    return run(arguments.files, arguments.seed, arguments.only, arguments.keep) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

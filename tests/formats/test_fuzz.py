@@ -1,0 +1,160 @@
+"""A few hundred mutated files, and proof that a reader which errs is found out."""
+
+import gc
+import importlib
+import sys
+import time
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tokenspace as ts
+from tokenspace.errors import MissingExtra, TableFormatError
+
+FILES = 300
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def fuzzing():
+    """The module beside this file, which is no package."""
+    folder = str(Path(__file__).parent)
+    sys.path.insert(0, folder)
+    yield importlib.import_module("fuzzing")
+    sys.path.remove(folder)
+
+
+@pytest.fixture(scope="module")
+def seeds(fuzzing):
+    return importlib.import_module("fuzz_seeds").seeds()
+
+
+@pytest.fixture(scope="module")
+def _measured(seeds):
+    """Under a measure of memory; what is there already is not looked at when garbage is collected."""
+    tracemalloc.start()
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    tracemalloc.stop()
+
+
+@pytest.fixture
+def judged(_measured, fuzzing, seeds, tmp_path):
+    """``judged(case, load)``: what the reader makes of the case's files."""
+
+    def judge(case, load=ts.load):
+        files, read = fuzzing.files_of(case, seeds)
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        fuzzing.write(files, folder)
+        return fuzzing.judge(load, folder / read, fuzzing.unpacked_size(case, seeds))
+
+    return judge
+
+
+def test_what_is_sound_loads_and_what_is_mutated_loads_or_is_refused(fuzzing, seeds, judged):
+    for seed in seeds:
+        judged(fuzzing.Case(seed, ()))  # what libraries load once is not counted
+        verdict = judged(fuzzing.Case(seed, ()))
+        assert verdict.kind == "loaded", (seed.name, verdict)
+    kinds = []
+    for n in range(FILES):
+        case = fuzzing.case(seeds, SEED, n)
+        verdict = judged(case)
+        assert verdict.right, (n, str(case), verdict)
+        kinds.append(verdict.kind)
+    assert (
+        min(kinds.count("loaded"), kinds.count("refused")) > FILES / 20
+    )  # damage that is felt, and not too much
+
+
+def test_a_case_is_the_same_each_time_and_another_for_each_number(fuzzing, seeds):
+    cases = [fuzzing.case(seeds, SEED, n) for n in range(50)]
+    assert cases == [fuzzing.case(seeds, SEED, n) for n in range(50)]
+    assert cases != [fuzzing.case(seeds, SEED + 1, n) for n in range(50)]
+    made = [fuzzing.files_of(case, seeds) for case in cases]
+    assert made == [fuzzing.files_of(case, seeds) for case in cases]
+    sound = [fuzzing.files_of(case._replace(edits=()), seeds) for case in cases]
+    assert sum(a != b for a, b in zip(made, sound, strict=True)) > 45
+
+
+def raising(error):
+    def load(path):
+        raise error
+
+    return load
+
+
+def warning(path):
+    warnings.warn("stray", DeprecationWarning, stacklevel=1)
+    return ts.load(path)
+
+
+def leaving_open(path):
+    (path if path.is_file() else path / "config.json").open("rb")
+    return ts.load(path)
+
+
+def hungry(path):
+    np.empty(1 << 27, np.uint8)  # never touched, and gone at once
+    return ts.load(path)
+
+
+def native_memory(path):
+    import mmap
+
+    memory = mmap.mmap(-1, 1 << 27)
+    memory[::4096] = b"1" * (1 << 15)
+    memory.close()
+    return ts.load(path)
+
+
+def sleeping(path):
+    time.sleep(9)
+
+
+def a_row_short(path):
+    table = ts.load(path)
+    table.vocab = ts.Vocab(list(table.vocab)[1:])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("load", "kind"),
+    [
+        (raising(KeyError("header")), "KeyError"),
+        (raising(RecursionError()), "RecursionError"),
+        (raising(MissingExtra("it", "torch")), "MissingExtra"),
+        (raising(TableFormatError("two\nlines")), "TableFormatError without words"),
+        (raising(TableFormatError("")), "TableFormatError without words"),
+        (warning, "DeprecationWarning"),
+        (leaving_open, "a warning or error that no one catches"),
+        (hungry, "took 1"),
+        (native_memory, "took 1"),
+        (sleeping, r"took over 0.2 s"),
+        (a_row_short, "AssertionError"),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_reader_that_errs_is_found_out(load, kind, fuzzing, seeds, judged, monkeypatch):
+    monkeypatch.setattr(fuzzing, "SECONDS", 0.2)
+    verdict = judged(fuzzing.Case(seeds[0], ()), load)
+    assert verdict.kind.startswith(kind), verdict
+    assert not verdict.right
+
+
+def test_a_refusal_of_another_kind_is_right_for_a_folder_alone(fuzzing, seeds, judged):
+    folder = next(seed for seed in seeds if seed.read == ".")
+    load = raising(ts.CheckpointError("damaged"))
+    assert judged(fuzzing.Case(folder, ()), load).kind == "refused"
+    assert judged(fuzzing.Case(seeds[0], ()), load).kind == "CheckpointError"
+
+
+def test_edits_that_are_not_needed_are_taken_out(fuzzing, seeds):
+    case = next(case for n in range(99) if len((case := fuzzing.case(seeds, SEED, n)).edits) == 3)
+    kept = case.edits[1]
+    assert fuzzing.shrunk(case, lambda fewer: kept in fewer.edits).edits == (kept,)
