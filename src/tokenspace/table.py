@@ -10,6 +10,7 @@ import numpy as np
 from tokenspace.errors import ShapeError, TableFormatError, VocabError
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float
+from tokenspace.subwords import Subwords
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.vocab import Vocab
 
@@ -22,7 +23,7 @@ class Table:
     ``weight`` and ``output`` are (V, D) arrays of float32, float16 or bfloat16, kept as they are: a memory
     map stays one, and numbers become float32 when rows are read. ``output`` is a second table over the same
     tokens: skip-gram's context matrix, or an untied head. ``provenance`` says in plain JSON values what made
-    the table.
+    the table. ``subwords`` give words that the vocabulary lacks a vector from their characters.
     ``ShapeError`` if the parts don't fit each other.
 
     >>> table = Table(np.array([[1, 2], [3, 4]], np.float16), Vocab(["a", "cat"]))
@@ -37,6 +38,7 @@ class Table:
         tokenizer: Tokenizer | None = None,
         output: ArrayLike | None = None,
         provenance: dict[str, Any] | None = None,
+        subwords: Subwords | None = None,
     ):
         if not isinstance(vocab, Vocab):
             raise VocabError(f"vocab must be a Vocab, found {type(vocab).__name__}; make one: Vocab(tokens)")
@@ -49,9 +51,15 @@ class Table:
                 f"output has width {self.output.shape[1]:,}, weight {self.weight.shape[1]:,}; "
                 "they must be equal"
             )
+        if subwords is not None and subwords.rows.shape[1] != self.weight.shape[1]:
+            raise ShapeError(
+                f"subwords have width {subwords.rows.shape[1]:,}, weight {self.weight.shape[1]:,}; "
+                "they must be equal"
+            )
         self.vocab = vocab
         self.tokenizer = tokenizer
         self.provenance: dict[str, Any] = {} if provenance is None else provenance
+        self.subwords = subwords
 
     def __len__(self) -> int:
         """V, the number of rows."""
@@ -63,10 +71,18 @@ class Table:
         return self.weight.shape[1]
 
     def __getitem__(self, token: str) -> Float[Array, " D"]:
-        """The row of ``token`` as ``vocab.find`` understands it, in float32."""
+        """The row of ``token`` as ``vocab.find`` understands it, in float32; what the vocabulary lacks is
+        composed by ``subwords``, if there are any.
+        """
         if not isinstance(token, str):
             raise VocabError(f"a table is indexed by a token, found {token!r}; rows by id: table.lookup(ids)")
-        return self.lookup(self.vocab.find(token).id)
+        try:
+            return self.lookup(self.vocab.find(token).id)
+        except VocabError:
+            vector = None if self.subwords is None else self.subwords.vector(token)
+            if vector is None:
+                raise
+            return vector
 
     def lookup(self, ids: ArrayLike) -> Float[Array, "*axes D"]:
         """The rows of ``ids`` (any shape and integer type) in float32; ``TokenIdError`` if one has no row."""
@@ -74,7 +90,7 @@ class Table:
 
     def __repr__(self) -> str:
         parts = [f"{len(self):,} × {self.dim:,} {self.weight.dtype}"]
-        parts += [name for name in ("tokenizer", "output") if getattr(self, name) is not None]
+        parts += [name for name in ("tokenizer", "output", "subwords") if getattr(self, name) is not None]
         return f"Table({', '.join(parts)})"
 
 

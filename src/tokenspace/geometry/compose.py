@@ -13,7 +13,9 @@ from tokenspace.table import Table, check_finite
 
 
 class Resolved(NamedTuple):
-    """A vector and where it came from: one token, several pieces, or (``ids`` empty) the vector itself."""
+    """A vector and where it came from: one token, or several pieces. ``ids`` is empty where no row of the
+    table is meant: then ``tokens`` are the n-grams of a word's characters, or none for a vector as it is.
+    """
 
     word: str
     vector: Float[Array, " D"]
@@ -24,10 +26,10 @@ class Resolved(NamedTuple):
 def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
     """What ``query`` stands for in ``table``: a word, a row's id, or a vector of width D as it is.
 
-    A word is one token where the vocabulary has it (see ``Vocab.find``). Otherwise the table's tokenizer
-    splits it, and the vector is the mean of its pieces' rows; ``tokens`` shows them. ``VocabError`` with
-    close spellings if there is no tokenizer, or if a piece is the unknown token, whose row says nothing of
-    the word.
+    A word is one token where the vocabulary has it (see ``Vocab.find``). Otherwise the table's subwords
+    compose it of its n-grams, or else its tokenizer splits it, and the vector is the mean of its pieces'
+    rows; ``tokens`` shows them. ``VocabError`` with close spellings if neither can, or if a piece is the
+    unknown token, whose row says nothing of the word.
 
     >>> from tokenspace.vocab import Vocab
     >>> table = Table(np.eye(2, dtype=np.float32), Vocab(["cat", "dog"]))
@@ -35,8 +37,7 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
     Resolved(word='dog', vector=array([0., 1.], dtype=float32), ids=(1,), tokens=('dog',))
     """
     if isinstance(query, str):
-        ids = _ids(table, query)
-        return Resolved(query, _mean(table, ids), ids, tuple(table.vocab[i] for i in ids))
+        return _word(table, query)
     if isinstance(query, Integral):
         row = table.lookup(query)
         check_finite(table, row[None], int(query))
@@ -51,18 +52,27 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
     return Resolved("", vector, (), ())
 
 
-def _ids(table: Table, word: str) -> tuple[int, ...]:
+def _word(table: Table, word: str) -> Resolved:
     try:
-        return (table.vocab.find(word).id,)
+        ids: tuple[int, ...] = (table.vocab.find(word).id,)
     except VocabError:
-        if table.tokenizer is None:
+        vector = None if table.subwords is None else table.subwords.vector(word)
+        if table.subwords is not None and vector is not None:
+            return Resolved(word, vector, (), tuple(table.subwords.ngrams(word)))
+        ids = _pieces(table, word)
+        if not ids:
             raise
-        # In byte-level vocabularies a word begins with its space, and so do the tokens that find() prefers.
-        start = " " if table.vocab.encoding == "byte-level" else ""
-        pieces = tuple(table.tokenizer.pieces(start + word))
-        if not pieces or table.tokenizer.unk_id in pieces:
-            raise
-        return pieces
+    return Resolved(word, _mean(table, ids), ids, tuple(table.vocab[i] for i in ids))
+
+
+def _pieces(table: Table, word: str) -> tuple[int, ...]:
+    """What the tokenizer makes of ``word``; nothing if there is none, or if it does not know a part of it."""
+    if table.tokenizer is None:
+        return ()
+    # In byte-level vocabularies a word begins with its space, and so do the tokens that find() prefers.
+    start = " " if table.vocab.encoding == "byte-level" else ""
+    pieces = tuple(table.tokenizer.pieces(start + word))
+    return () if table.tokenizer.unk_id in pieces else pieces
 
 
 def _mean(table: Table, ids: tuple[int, ...]) -> Float[Array, " D"]:
