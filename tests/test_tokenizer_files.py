@@ -321,3 +321,18 @@ def test_added_tokens_that_are_no_tokens(file, content, bert, tmp_path):
     (tmp_path / file).write_text(json.dumps(content))
     with pytest.raises(CheckpointError, match=file):
         Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "added"])
+def test_an_id_far_beyond_the_tokens_is_damage_and_is_not_walked_to(kind, tmp_path):
+    """The library would write a list of two thousand million ids."""
+    if kind == "byte-level":
+        (tmp_path / "vocab.json").write_text('{"t": 0, "h": 2147483647, "th": 1}')
+        (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\n")
+    else:
+        description = json.loads(Tokenizer.train_from_iterator(["the cat"]).to_json())
+        description["model"]["vocab"]["zebra"] = 2147483647
+        (tmp_path / "tokenizer.json").write_text(json.dumps(description))
+        (tmp_path / "added_tokens.json").write_text('{"more": 2147483648}')
+    with pytest.raises(TableFormatError, match=r"gives id 2,147,483,647 to '(h|zebra)', far beyond its"):
+        Tokenizer.load(tmp_path)

@@ -111,7 +111,7 @@ def test_an_unknown_token_is_answered_with_close_spellings(word, offered):
 
 def test_damaged_offsets_are_refused():
     data = np.frombuffer(b"abc", np.uint8)
-    for offsets in ([0, 2], [1, 3], [0, 3, 2, 3], []):
+    for offsets in ([0, 2], [1, 3], [0, 3, 2, 3], [0, 2**63 - 1, -2, 3], []):
         with pytest.raises(VocabError, match="damaged"):
             Vocab.from_bytes(data, np.array(offsets, np.int64))
 

@@ -29,7 +29,8 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 class Source:
     """One table file's bytes. ``Source("x.bin.gz")``, ``Source("all.zip/x.txt")``, ``Source("x.npy")``.
 
-    ``path`` is how messages call it, ``file`` what lies on disk. ``size`` is the number of bytes, None for gzip, whose end alone tells.
+    ``path`` is how messages call it, ``file`` what lies on disk. ``size`` is the number of bytes, None for
+    gzip, whose end alone tells.
     A zip archive named without a member is itself the bytes (``.npz`` and torch's files are such): see
     ``members``. ``TableFormatError`` if there is no such file or member, or it can't be read.
     """

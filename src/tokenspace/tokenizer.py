@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _PAD_NAMES = (PAD, "<pad>", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
 
-MOST_HOLES = 100_000  # ids without a token, beyond one for each token: more is damage, not padding
-
 
 @dataclass(frozen=True)
 class Encoded:
@@ -161,13 +159,10 @@ class Tokenizer:
     @cached_property
     def vocab(self) -> Vocab:
         """Its tokens in id order; an id that no token has is named ``[unused-row-N]``."""
-        by_id = {i: token for token, i in self.inner.get_vocab(with_added_tokens=True).items()}
+        ids = self.inner.get_vocab(with_added_tokens=True)
+        tokenizer_files.check_holes(ids, self._origin)
+        by_id = {i: token for token, i in ids.items()}
         size = max(by_id, default=-1) + 1
-        if size > 2 * len(by_id) + MOST_HOLES:
-            raise TableFormatError(
-                f"{self._origin} gives id {size - 1:,} to {by_id[size - 1]!r}, "
-                f"far beyond its {len(by_id):,} tokens"
-            )
         return Vocab([by_id.get(i) or placeholder(i) for i in range(size)], special=self._special_ids)
 
     @cached_property

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from tokenspace.tokenizer_errors import raised_as
 from tokenspace.tokenizer_training import UNK, wordpiece
 
 JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
+MOST_HOLES = 100_000  # ids without a token, beyond one for each token: more is damage, not padding
 TOKENIZER_FILES = (JSON, VOCAB_JSON, MERGES, VOCAB_TXT)
 CONFIG, ADDED, SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 MERGES_START = b"#version"
@@ -117,6 +119,7 @@ def _with_added(description: Description, folder: Path) -> Description:
 
     with raised_as(TableFormatError, f"{description.file} is no {JSON}"):
         inner = Tokenizer.from_buffer(_as_bytes(description.text))
+    check_holes(inner.get_vocab(with_added_tokens=True), description.file)
     held = inner.get_added_tokens_decoder()
     for i, token in added.items():
         if i in held and held[i].content == token.content and held[i].special and not token.special:
@@ -125,6 +128,15 @@ def _with_added(description: Description, folder: Path) -> Description:
         inner.add_tokens([AddedToken(settings.pop("content"), **settings)])
         _check_place(folder, token, i, inner.token_to_id(token.content))
     return description._replace(text=inner.to_str())
+
+
+def check_holes(ids: dict[str, int], file: Path | str) -> None:
+    """``TableFormatError`` if an id is far beyond the tokens: the library walks all ids up to the largest."""
+    token, largest = max(ids.items(), key=operator.itemgetter(1), default=("", -1))
+    if largest + 1 > 2 * len(ids) + MOST_HOLES:
+        raise TableFormatError(
+            f"{file} gives id {largest:,} to {token!r}, far beyond its {len(ids):,} tokens"
+        )
 
 
 def _has(text: str | bytes, added: dict[int, Added]) -> bool:
@@ -197,6 +209,7 @@ def _byte_level(vocabulary: Path, merges: Path) -> Description:
     ids = _object(vocabulary)
     if not all(type(i) is int and i >= 0 for i in ids.values()) or len(set(ids.values())) < len(ids):
         raise CheckpointError(f"{vocabulary} must give each token an id of its own; it does not")
+    check_holes(ids, vocabulary)
     config = _config(merges, ("GPT2",), "GPT-2's")
     pairs = _pairs(merges, ids)
     if any(token.endswith("</w>") for token in ids):

@@ -75,7 +75,8 @@ class Vocab:
     ) -> Vocab:
         """Wrap V tokens already laid end to end: token i is ``data[offsets[i]:offsets[i + 1]]`` (UTF-8)."""
         self = cls.__new__(cls)
-        if offsets.size == 0 or offsets[0] != 0 or offsets[-1] != data.size or np.any(np.diff(offsets) < 0):
+        ends = offsets.size > 0 and offsets[0] == 0 and offsets[-1] == data.size
+        if not ends or np.any(offsets[1:] < offsets[:-1]):
             raise VocabError(
                 f"token offsets must rise from 0 to the {data.size:,} bytes of token text; "
                 "these don't: the vocabulary is damaged"
@@ -200,10 +201,17 @@ class Vocab:
         >>> Vocab(["king", "Ġking", "s"]).find("king")
         Found(id=1, token='Ġking')
         """
+        found = self.known(word)
+        if found is None:
+            raise VocabError(self._missing(word))
+        return found
+
+    def known(self, word: str) -> Found | None:
+        """What ``find`` finds; None if there is nothing, without looking for close spellings."""
         for form in self._forms(word):
             if (i := self._lowest(form)) is not None:
                 return Found(i, form)
-        raise VocabError(self._missing(word))
+        return None
 
     def _forms(self, word: str) -> list[str]:
         if self.encoding == "byte-level" and _is_writable(word):

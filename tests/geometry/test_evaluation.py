@@ -8,7 +8,9 @@ import pytest
 
 import tokenspace as ts
 from tokenspace.errors import ShapeError
-from tokenspace.geometry.evaluation import WordRows, table_sha256
+from tokenspace.geometry.cosine import cosine
+from tokenspace.geometry.evaluation import WordRows, pair_cosines, table_sha256
+from tokenspace.subwords import Subwords
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
@@ -90,6 +92,19 @@ def test_unknown_words_are_made_of_pieces(minilm):
     assert words.pieces("☃☃") == []  # its piece is the unknown token
     assert WordRows(minilm, limit=3000).pieces("unhappiness") == []  # so are pieces beyond the limit
     assert WordRows(table_of(["a"])).pieces("b") == []  # no tokenizer
+
+
+def test_unknown_words_are_made_of_ngrams_where_the_table_has_them():
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    subwords = Subwords(rows, minn=2, maxn=3)
+    table = Table(np.eye(2, 4, dtype=np.float32), Vocab(["king", "queen"]), subwords=subwords)
+    words = WordRows(table)
+    assert np.array_equal(words.composed("Kingdom"), subwords.vector("kingdom"))
+    found = pair_cosines(words, [("king", "kingdom"), ("king", "queen")], compose=True)
+    expected = cosine(table["king"], subwords.vector("kingdom"))
+    assert found.values.tolist() == [pytest.approx(expected), 0]
+    assert (found.known, found.composed) == ([0, 1], 1)
+    assert pair_cosines(words, [("king", "kingdom")], compose=False).known == []
 
 
 def test_the_hash_is_of_header_rows_and_tokens():

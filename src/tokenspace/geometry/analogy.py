@@ -59,7 +59,7 @@ def _one_token(table: Table, word: str) -> Resolved:
     found = resolve(table, word)
     if len(found.ids) != 1:
         raise VocabError(
-            f"{word!r} is not one token but {len(found.ids)}: {' '.join(found.tokens)}; "
+            f"{word!r} is not one token but {len(found.tokens)}: {' '.join(found.tokens)}; "
             "an analogy is asked of single tokens"
         )
     return found

@@ -81,9 +81,21 @@ class WordRows:
         if tokenizer is None:
             return []
         start = " " if self._encoding == "byte-level" else ""  # its words begin with their space
-        pieces = tokenizer.pieces(start + (word.lower() if self.case == "lower" else word))
+        pieces = tokenizer.pieces(start + self._spelled(word))
         known = all(piece < self.limit and piece != tokenizer.unk_id for piece in pieces)
         return pieces if known else []
+
+    def composed(self, word: str) -> Float[Array, " D"] | None:
+        """The vector of a word without a row of its own: of its n-grams where the table has subwords, else
+        the mean of its pieces' rows; None if it can't be told.
+        """
+        if self.table.subwords is not None:
+            return self.table.subwords.vector(self._spelled(word))
+        pieces = self.pieces(word)
+        return _mean_row(self.table, pieces) if pieces else None
+
+    def _spelled(self, word: str) -> str:
+        return word.lower() if self.case == "lower" else word
 
     def _folded(self, token: str) -> str:
         if self.case == "keep":
@@ -94,7 +106,7 @@ class WordRows:
 
     def _forms(self, word: str) -> dict[str, None]:
         """The ways in which a token may spell ``word``, the one that begins a word first."""
-        spelled = word.lower() if self.case == "lower" else word
+        spelled = self._spelled(word)
         mark = WORD_START.get(self._encoding, "")
         if self._encoding == "byte-level":
             from tokenizers.pre_tokenizers import ByteLevel
@@ -119,24 +131,27 @@ def pair_cosines(words: WordRows, pairs: Sequence[tuple[str, str]], compose: boo
 
     ``TableFormatError`` if a row that is needed holds NaN or infinity.
     """
-    rows_of: dict[str, list[int]] = {}
-    for pair in pairs:
-        for word in pair:
-            if word not in rows_of:
-                row = words.row(word)
-                known = [] if row is None else [row]
-                rows_of[word] = words.pieces(word) if compose else known
-    at = {word: n for n, word in enumerate(word for word, rows in rows_of.items() if rows)}
-    vectors = np.empty((len(at), words.table.dim), np.float32)
-    for word, n in at.items():
-        vectors[n] = _mean_row(words.table, rows_of[word])
+    at: dict[str, int] = {}
+    composed_words: set[str] = set()
+    found = []
+    for word in dict.fromkeys(word for pair in pairs for word in pair):
+        row = words.row(word)
+        vector = words.composed(word) if row is None and compose else None
+        if row is not None:
+            vector = _mean_row(words.table, [row])
+        elif vector is not None:
+            composed_words.add(word)
+        if vector is not None:
+            at[word] = len(found)
+            found.append(vector)
+    vectors = np.array(found, np.float32).reshape(-1, words.table.dim)
     known = [n for n, (a, b) in enumerate(pairs) if a in at and b in at]
     values = np.empty(len(known))
     for start in range(0, len(known), ROWS_AT_ONCE):
         block = known[start : start + ROWS_AT_ONCE]
         left, right = (vectors[[at[pairs[n][side]] for n in block]] for side in (0, 1))
         values[start : start + len(block)] = cosine(left, right)
-    composed = sum(any(len(rows_of[word]) > 1 for word in pairs[n]) for n in known)
+    composed = sum(not composed_words.isdisjoint(pairs[n]) for n in known)
     return PairCosines(values, known, composed)
 
 
