@@ -8,11 +8,13 @@ tensor              dtype, shape                meaning
 ``tokens.bytes``    U8, (bytes)                 the tokens end to end, UTF-8 or raw bytes
 ``tokens.offsets``  I64, (V + 1)                token i is ``bytes[offsets[i] : offsets[i + 1]]``
 ``tokenizer``       U8, (bytes), optional       the text of a ``tokenizer.json``
+``subwords``        F32, (B, D), optional       rows of character n-grams (see ``tokenspace.subwords``)
 ==================  ==========================  ===========================================================
 
 The metadata holds one key, ``tokenspace``: JSON with ``format`` (1), ``special`` (ids), ``encoding`` and
-``provenance``. Equal tables are equal bytes. Opening reads the header and maps the rest: neither rows nor
-tokens are parsed.
+``provenance``, and, with the tensor ``subwords``, an object ``subwords`` of ``minn`` and ``maxn``. Equal
+tables are equal bytes. Opening reads the header and maps the rest: neither rows nor tokens are parsed. Of a
+packed file all is in memory.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ import numpy as np
 
 from tokenspace.atomic import replacing
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
-from tokenspace.formats.tokens import Verify
+from tokenspace.formats.tokens import Errors, Verify
 from tokenspace.models.safetensors import SafetensorsFile, open_file
 from tokenspace.shapes import Array
+from tokenspace.source import Source
+from tokenspace.subwords import Subwords
 from tokenspace.table import Table, check_finite
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.vocab import Vocab
@@ -36,6 +40,7 @@ from tokenspace.vocab import Vocab
 FORMAT = 1
 KEY = "tokenspace"
 ROWS_AT_ONCE = 16_384
+_SHOWN = 80  # characters of a wrong value
 
 
 def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
@@ -58,17 +63,31 @@ def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = Non
         tensors["output"] = np.ascontiguousarray(table.output)
     if table.tokenizer is not None:
         tensors["tokenizer"] = np.frombuffer(table.tokenizer.to_json().encode("utf-8"), np.uint8)
-    about = {
+    about: dict[str, Any] = {
         "format": FORMAT,
         "special": list(table.vocab.special),
         "encoding": table.vocab.encoding,
         "provenance": table.provenance,
     }
+    if table.subwords is not None:
+        _check_subwords(table.subwords)
+        tensors["subwords"] = np.ascontiguousarray(table.subwords.rows)
+        about["subwords"] = {"minn": table.subwords.minn, "maxn": table.subwords.maxn}
     metadata = {KEY: _as_json(about)}  # one key: safetensors does not keep the order of several
     with replacing(path) as fresh:
         save_file(tensors, str(fresh), metadata)
         if verify:
             verify(partial(load, fresh))
+
+
+def _check_subwords(subwords: Subwords) -> None:
+    for start in range(0, len(subwords.rows), ROWS_AT_ONCE):
+        finite = np.isfinite(subwords.rows[start : start + ROWS_AT_ONCE]).all(axis=1)
+        if not finite.all():
+            raise TableFormatError(
+                f"row {start + int(np.argmin(finite)):,} of the subwords holds NaN or infinity; the model "
+                "that they come from is damaged, or its training diverged: get or make it again"
+            )
 
 
 def _as_json(about: dict[str, Any]) -> str:
@@ -88,14 +107,41 @@ def is_native(file: SafetensorsFile) -> bool:
     return KEY in file.metadata
 
 
-def load(path: str | os.PathLike[str]) -> Table:
-    """Open a native file; rows and tokens stay on disk until used. ``TableFormatError`` if it is none."""
-    return from_file(open_file(path))
+def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
+    """Open a native file; rows and tokens stay on disk until used. ``TableFormatError`` if it is none.
+
+    ``limit``: the first rows only, and no tokenizer, whose ids would mean rows that are not there. Every
+    token is kept as it is, so that there is nothing for ``errors`` to say.
+    """
+    return from_file(open_file(path if isinstance(path, Source) else Source(path)), limit)
 
 
-def from_file(file: SafetensorsFile) -> Table:
+def from_file(file: SafetensorsFile, limit: int | None = None) -> Table:
     """The table in a safetensors file whose header is already open."""
     about = _about(file)
+    _check_tensors(file)
+    rows = file.tensors["tokens.offsets"].shape[0] - 1
+    whole = limit is None or limit >= rows
+    tokenizer = None
+    if "tokenizer" in file.tensors and whole:
+        tokenizer = Tokenizer.from_json(file.read("tokenizer").tobytes(), f"the tokenizer in {file.path}")
+    try:
+        matrices = {name: file.read(name) for name in ("weight", "output") if name in file.tensors}
+        if not whole:
+            matrices = {name: _first_rows(matrix, rows, limit) for name, matrix in matrices.items()}
+        return Table(
+            matrices["weight"],
+            _vocab(file, about, None if whole else limit),
+            tokenizer,
+            matrices.get("output"),
+            about["provenance"] if whole else about["provenance"] | {"rows_taken": limit},
+            _subwords(file, about),
+        )
+    except (ShapeError, TokenIdError, VocabError) as error:
+        raise TableFormatError(f"{file.path}: {error}") from None
+
+
+def _check_tensors(file: SafetensorsFile) -> None:
     for name in ("weight", "tokens.bytes", "tokens.offsets"):
         if name not in file.tensors:
             raise TableFormatError(f"{file.path} has no tensor {name!r}, which a tokenspace table needs")
@@ -105,17 +151,34 @@ def from_file(file: SafetensorsFile) -> Table:
             raise TableFormatError(
                 f"{file.path}: tensor {name!r} must be one axis of {dtype}, found {found.dtype} {found.shape}"
             )
-    tokenizer = None
-    if "tokenizer" in file.tensors:
-        tokenizer = Tokenizer.from_json(file.read("tokenizer").tobytes(), f"the tokenizer in {file.path}")
-    try:
-        vocab = Vocab.from_bytes(
-            file.read("tokens.bytes"), file.read("tokens.offsets"), about["special"], about["encoding"]
+
+
+def _first_rows(matrix: Array, rows: int, limit: int | None) -> Array:
+    if matrix.ndim != 2 or len(matrix) != rows:
+        raise ShapeError(f"a matrix of shape {matrix.shape} for a vocabulary of {rows:,} tokens")
+    return matrix[:limit]
+
+
+def _vocab(file: SafetensorsFile, about: dict[str, Any], limit: int | None) -> Vocab:
+    data, offsets = file.read("tokens.bytes"), file.read("tokens.offsets")
+    if limit is None:
+        return Vocab.from_bytes(data, offsets, about["special"], about["encoding"])
+    end = int(offsets[limit])
+    data = data[: end if 0 <= end <= data.size else 0]
+    special = [i for i in about["special"] if not limit <= i < len(offsets) - 1]
+    return Vocab.from_bytes(data, offsets[: limit + 1], special, about["encoding"])
+
+
+def _subwords(file: SafetensorsFile, about: dict[str, Any]) -> Subwords | None:
+    if "subwords" not in file.tensors:
+        return None
+    lengths = about.get("subwords")
+    if not isinstance(lengths, dict) or not all(type(lengths.get(n)) is int for n in ("minn", "maxn")):
+        raise TableFormatError(
+            f"{file.path}: its tensor 'subwords' needs the n-grams' lengths in the metadata: "
+            f"{{'minn': …, 'maxn': …}}; found {_brief(lengths)}"
         )
-        output = file.read("output") if "output" in file.tensors else None
-        return Table(file.read("weight"), vocab, tokenizer, output, about["provenance"])
-    except (ShapeError, TokenIdError, VocabError) as error:
-        raise TableFormatError(f"{file.path}: {error}") from None
+    return Subwords(file.read("subwords"), lengths["minn"], lengths["maxn"])
 
 
 def _about(file: SafetensorsFile) -> dict[str, Any]:
@@ -125,22 +188,31 @@ def _about(file: SafetensorsFile) -> dict[str, Any]:
             "for a model's tensors, name the folder that holds them and the tokenizer"
         )
     try:
-        about = json.loads(file.metadata[KEY])
+        about = json.loads(file.metadata[KEY], parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise TableFormatError(f"{file.path}: its {KEY!r} metadata is not JSON: {error}") from None
     if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] != FORMAT:
         found = about.get("format") if isinstance(about, dict) else about
         raise TableFormatError(
-            f"{file.path} is a table of format {found!r}; this version reads format {FORMAT}: "
+            f"{file.path} is a table of format {_brief(found)}; this version reads format {FORMAT}: "
             "a newer tokenspace may have written it"
         )
     special, encoding = about.get("special"), about.get("encoding")
     if not isinstance(special, list) or not all(type(i) is int for i in special):
         raise TableFormatError(
-            f"{file.path}: 'special' in its metadata must be a list of ids, found {special!r}"
+            f"{file.path}: 'special' in its metadata must be a list of ids, found {_brief(special)}"
         )
     if encoding not in ("word", "wordpiece", "byte-level", "sentencepiece"):
-        raise TableFormatError(f"{file.path}: unknown token encoding {encoding!r} in its metadata")
+        raise TableFormatError(f"{file.path}: unknown token encoding {_brief(encoding)} in its metadata")
     if not isinstance(about.get("provenance"), dict):
         raise TableFormatError(f"{file.path}: 'provenance' in its metadata must be an object")
     return about
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
