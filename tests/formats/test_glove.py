@@ -59,7 +59,7 @@ def test_integers_alone_on_a_line_are_a_row_of_width_1(write):
         (b"a 1 2\nb 1 inf\nc 1 2\n", r"line 2 \(byte 6\): a number is NaN, infinite"),
         (b"a 1 2\nb\xff 1 2\n", r"line 2 \(byte 6\): the token b'b\\xff' is not UTF-8"),
         (b"a 1 2 3 4 5\n" + b"b\n" * 20 + b"c\n", r"no row"),
-        (b"a 1 2 3 4 5\n" * 100 + b"b\n" * 2000, r"bytes can't hold 2,100 lines of 5 numbers"),
+        (b"a 1 2 3 4 5\n" * 100 + b"b\n" * 2000, r"line 101 \(byte 1,200\): a token and 0 numbers, where 5"),
     ],
 )
 def test_damage_is_named_with_its_place(data, message, write):

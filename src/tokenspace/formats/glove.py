@@ -7,77 +7,60 @@ stands before the last D numbers.
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import BinaryIO
 
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
 from tokenspace.formats.tokens import Errors, Verify, check_writable, is_utf8, table_read, too_long
 from tokenspace.formats.word2vec import check_unmarked, header
+from tokenspace.source import Source
 from tokenspace.table import Table
 
 NAME = "glove"
 _LINES_TO_TELL_THE_WIDTH = 100
-_WIDEST = 1 << 16  # numbers
 
 
-def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
-    """Read a table into memory, as float32; ``errors`` is ``word2vec.load``'s.
+def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
+    """Read a table into memory, as float32; ``errors`` and ``limit`` are ``word2vec.load``'s.
 
     ``TableFormatError`` names line and byte of the first row that is none.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            check_unmarked(path, file.read(128))
-            file.seek(0)
-            dim = _width(file)
-            if dim == 0:
-                raise TableFormatError(
-                    f"{path}, line 1 (byte 0): no row, which is a token and numbers, with a space before each"
-                )
-            file.seek(0)
-            if dim > 1 and header(file.read(128)):
-                raise TableFormatError(
-                    f"{path}, line 1 (byte 0): a header, which GloVe files lack: this is word2vec's text"
-                )
-            file.seek(0)
-            rows, size = _count_rows(file), file.tell()
-            if rows * text_rows.smallest_row(dim) > size + 1:
-                raise TableFormatError(
-                    f"{path}: its {size:,} bytes can't hold {rows:,} lines of {dim:,} numbers, the width of "
-                    "its first lines; is it a table?"
-                )
-            file.seek(0)
-            weight, tokens = text_rows.read_rows(file, path, rows, dim, line=1, offset=0, errors=errors)
-            return table_read(path, NAME, weight, tokens)
-    except OSError as error:
-        raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
+    source = path if isinstance(path, Source) else Source(path)
+    path = source.path
+    with source.open() as file:
+        first = _first_lines(file, _LINES_TO_TELL_THE_WIDTH if limit is None else limit)
+        head = first[0] if first else b""
+        check_unmarked(path, head)
+        dim = _width(first)
+        if dim == 0:
+            raise TableFormatError(
+                f"{path}, line 1 (byte 0): no row, which is a token and numbers, with a space before each"
+            )
+        if dim > 1 and header(head):
+            raise TableFormatError(
+                f"{path}, line 1 (byte 0): a header, which GloVe files lack: this is word2vec's text"
+            )
+        weight, tokens = text_rows.read_rows(
+            file, b"".join(first), path, None, dim, line=1, offset=0, errors=errors, limit=limit
+        )
+    return table_read(path, NAME, weight, tokens)
 
 
-def _width(file: BinaryIO) -> int:
-    """The numbers that most of the first lines end in; of equally many, the first line's."""
-    longest = text_rows.longest_line(_WIDEST)
-    lines = islice(iter(lambda: file.readline(longest), b""), _LINES_TO_TELL_THE_WIDTH)
+def _first_lines(file: io.BufferedReader, most: int) -> list[bytes]:
+    longest = text_rows.longest_line(text_rows.WIDEST)
+    lines = iter(lambda: file.readline(longest), b"")
+    return list(islice(lines, min(most, _LINES_TO_TELL_THE_WIDTH)))
+
+
+def _width(lines: list[bytes]) -> int:
+    """The numbers that most of the lines end in; of equally many, the first line's."""
     counts = Counter(map(text_rows.width, lines))
     return counts.most_common(1)[0][0] if counts else 0
-
-
-def _count_rows(file: BinaryIO) -> int:
-    """The lines up to the last that is not blank."""
-    rows, blank = 1, 0
-    while block := file.read(1 << 20):
-        text = block.rstrip(b" \r\n")
-        if text:
-            rows += blank + text.count(b"\n")
-            blank = 0
-        blank += block.count(b"\n", len(text))
-    return rows
 
 
 def refusal(token: bytes) -> str | None:

@@ -7,21 +7,28 @@ to float32, as other readers do.
 
 from __future__ import annotations
 
-import re
+import io
+import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from tokenspace.errors import TableFormatError
-from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, counted, decoded, encoded
-from tokenspace.shapes import Array, Float
+from tokenspace.formats.growing import GrowingRows
+from tokenspace.formats.lines import NUMBER, rows_of, whole_lines, width
+from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, TokensRead, counted, encoded
+from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table, check_finite
 
-NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+WIDEST = 1 << 16  # numbers in a row of text; what claims more is damage
 _LONGEST_NUMBER = 64
 _ROWS_AT_ONCE = 1024
 _SHORTEST = "S16"  # the shortest decimals that read back as the same float32: at most 15 characters
+
+__all__ = ["NUMBER", "WIDEST", "longest_line", "read_rows", "smallest_row", "width", "write_rows"]
 
 
 def longest_line(dim: int) -> int:
@@ -35,68 +42,63 @@ def smallest_row(dim: int) -> int:
 
 
 def read_rows(
-    file: BinaryIO, path: Path, rows: int, dim: int, line: int, offset: int, errors: Errors
-) -> tuple[Float[Array, "V D"], list[str]]:
-    """Read ``rows`` rows from where ``file`` stands: line ``line`` (from 1), byte ``offset``.
+    file: io.BufferedReader,
+    head: bytes,
+    path: Path,
+    rows: int | None,
+    dim: int,
+    line: int,
+    offset: int,
+    errors: Errors,
+    limit: int | None,
+) -> tuple[Float[Array, "V D"], TokensRead]:
+    """Read ``rows`` rows, or (None) as many as there are: from ``head``, which has been read, then from
+    ``file``. They begin at line ``line`` (from 1) and byte ``offset``. ``limit`` is the most to read: what
+    comes after is not looked at.
 
-    ``TableFormatError`` names line and byte of the first row that is none. The caller has held rows and dim
-    against the file's size.
+    ``TableFormatError`` names line and byte of the first row that is none.
     """
-    weight = np.empty((rows, dim), np.float32)
-    tokens = []
-    for i in range(rows):
-        text = file.readline(longest_line(dim))
-        try:
-            if not text:
-                raise ValueError(f"the file ends after {counted(i, 'row')}; {rows:,} are needed")
-            token, numbers = _split(text, dim)
-            with np.errstate(over="ignore"):
-                weight[i] = numbers
-            if not np.isfinite(weight[i]).all():
-                raise ValueError("a number is NaN, infinite, or too large for float32")
-        except ValueError as error:
-            raise TableFormatError(f"{path}, line {line + i:,} (byte {offset:,}): {error}") from None
-        tokens.append(decoded(token, errors, path, f"line {line + i:,}", offset))
-        offset += len(text)
-    while rest := file.read(1 << 16):
-        if rest.strip():
-            raise TableFormatError(
-                f"{path}, line {line + rows:,} (byte {offset:,}): the file goes on after "
-                f"{counted(rows, 'row')}; is the count in its header wrong?"
-            )
-    return weight, tokens
+    weight, tokens = GrowingRows(), TokensRead(path, errors)
+    most = min(sys.maxsize if n is None else n for n in (rows, limit))
+    texts = whole_lines(file, head, longest_line(dim))
+    rest, fault = b"", None
+    for text in texts:
+        read = rows_of(text, dim, most - len(tokens))
+        where = partial(_place, line + len(tokens), offset, read.starts)
+        tokens.add_parts(np.frombuffer(text, np.uint8), read.starts[:-1], read.lengths, where)
+        weight.add(read.numbers)
+        offset += int(read.starts[-1])
+        rest, fault = text[int(read.starts[-1]) :], read.fault
+        if fault or len(tokens) == most:
+            break
+    place = f"{path}, line {line + len(tokens):,} (byte {offset:,})"
+    if fault and not _is_blank(rest, texts):
+        raise TableFormatError(f"{place}: {fault}")
+    if len(tokens) < (0 if rows is None else most):
+        raise TableFormatError(
+            f"{place}: the file ends after {counted(len(tokens), 'row')}; {rows:,} are needed"
+        )
+    if len(tokens) == rows and rows != limit and not _is_blank(rest, texts):
+        raise TableFormatError(
+            f"{place}: the file goes on after {counted(rows, 'row')}; is the count in its header wrong?"
+        )
+    return weight.matrix(), tokens
 
 
-def _split(text: bytes, dim: int) -> tuple[bytes, list[float]]:
-    token, *fields = text.rstrip(b" \r\n").rsplit(b" ", dim)
-    if len(fields) < dim:
-        raise ValueError(f"a token and {counted(len(fields), 'number')}, where {dim:,} are needed")
-    if b" " in token and NUMBER.fullmatch(token[token.rindex(b" ") + 1 :]):
-        raise ValueError(f"a token and more than the {counted(dim, 'number')} that are needed")
-    try:
-        numbers = list(map(float, fields))
-    except ValueError:
-        numbers = []
-    if not numbers or b"_" in text[len(token) :]:  # Python reads 1_000 as a number
-        bad = next(field for field in fields if not NUMBER.fullmatch(field))
-        raise ValueError(f"{bad[:40]!r} is not a number")
-    return token, numbers
+def _place(line: int, offset: int, starts: Int[Array, " K_plus_1"], i: int) -> tuple[str, int]:
+    return f"line {line + i:,}", offset + int(starts[i])
 
 
-def width(text: bytes) -> int:
-    """How many numbers end a row; 0 if the line is no row."""
-    fields = text.rstrip(b" \r\n").split(b" ")
-    count = 0
-    while count < len(fields) - 1 and NUMBER.fullmatch(fields[-1 - count]):
-        count += 1
-    return count
+def _is_blank(rest: bytes, texts: Iterator[bytes]) -> bool:
+    """Whether nothing but blanks is left."""
+    return not rest.strip() and not any(text.strip() for text in texts)
 
 
 def write_rows(file: BinaryIO, table: Table) -> None:
     """Write every row, its numbers as the shortest decimals that read back as the same float32."""
-    tokens = encoded(table.vocab)
     for start in range(0, len(table), _ROWS_AT_ONCE):
+        tokens = encoded(table.vocab, start, start + _ROWS_AT_ONCE)
         rows = np.asarray(table.weight[start : start + _ROWS_AT_ONCE], np.float32)
         check_finite(table, rows, start)
-        for token, numbers in zip(tokens[start:], rows.astype(_SHORTEST).tolist(), strict=False):
+        for token, numbers in zip(tokens, rows.astype(_SHORTEST).tolist(), strict=True):
             file.write(token + b" " + b" ".join(numbers) + b"\n")

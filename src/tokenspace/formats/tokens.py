@@ -8,8 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from tokenspace.errors import TableFormatError, VocabError
-from tokenspace.shapes import Array
+from tokenspace.shapes import Array, Int
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
@@ -18,7 +20,67 @@ Refusal = Callable[[bytes], str | None]  # why a format can't hold a token, and 
 Verify = Callable[[Callable[[], Table]], None]  # given how to read what was written; raises if it is wrong
 LONGEST_TOKEN = 1 << 16  # bytes; in word2vec's and GloVe's files more are damage
 _SHOWN = 40  # characters
+_TOKENS_AT_ONCE = 1 << 16
+_BASE = 0x9E3779B97F4A7C15  # odd, so that no power of it loses bits
 READ_FROM = "read_from"  # the one key of provenance that reading such a file gives
+
+
+class TokensRead:
+    """Tokens as a file gives them, kept end to end as ``Vocab`` holds them: millions of them are no objects.
+
+    ``errors`` says what becomes of a token that is no UTF-8: "strict" refuses it, "replace" puts U+FFFD
+    (``replaced`` counts the tokens), "surrogateescape" keeps its bytes.
+    """
+
+    def __init__(self, path: Path, errors: Errors = "strict") -> None:
+        self.path, self.errors, self.replaced = path, errors, 0
+        self._data: list[Array] = [np.empty(0, np.uint8)]
+        self._lengths: list[Array] = [np.zeros(1, np.int64)]
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(
+        self, data: Int[Array, " bytes"], lengths: Int[Array, " K"], place: Callable[[int], tuple[str, int]]
+    ) -> None:
+        """Append the K tokens that lie end to end in ``data``. ``place(i)`` is where the file has the i-th of
+        them: a line or a row, and a byte offset, which ``TableFormatError`` names.
+        """
+        if self.errors != "surrogateescape" and not _all_utf8(data, lengths):
+            bounds = pairwise([0, *np.cumsum(lengths).tolist()])
+            tokens = [data[start:end].tobytes() for start, end in bounds]
+            kept = [decoded(t, self.errors, self.path, *place(i)).encode() for i, t in enumerate(tokens)]
+            self.replaced += sum(token != before for token, before in zip(kept, tokens, strict=True))
+            data = np.frombuffer(b"".join(kept), np.uint8)
+            lengths = np.fromiter(map(len, kept), np.int64, len(kept))
+        self._data.append(data)
+        self._lengths.append(lengths)
+        self._count += len(lengths)
+
+    def add_parts(
+        self,
+        text: Int[Array, " bytes"],
+        starts: Int[Array, " K"],
+        lengths: Int[Array, " K"],
+        place: Callable[[int], tuple[str, int]],
+    ) -> None:
+        """Append K tokens that lie in ``text`` with other things between: the i-th at ``starts[i]``."""
+        shift = starts - (np.cumsum(lengths) - lengths)  # from where a token comes to lie, to where it lies
+        data = text[np.arange(lengths.sum()) + np.repeat(shift, lengths)]
+        self.add(data, lengths, place)
+
+    def vocab(self) -> Vocab:
+        """All of them, in order."""
+        return Vocab.from_bytes(np.concatenate(self._data), np.cumsum(np.concatenate(self._lengths)))
+
+
+def _all_utf8(data: Int[Array, " bytes"], lengths: Int[Array, " K"]) -> bool:
+    """Whether each token is UTF-8: all are together, and none begins inside a character."""
+    if not is_utf8(data.tobytes()):
+        return False
+    starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+    return not np.any((data[starts] & 0xC0) == 0x80)
 
 
 def decoded(token: bytes, errors: Errors, path: Path, place: str, offset: int) -> str:
@@ -32,27 +94,74 @@ def decoded(token: bytes, errors: Errors, path: Path, place: str, offset: int) -
         ) from None
 
 
-def table_read(path: Path, name: str, weight: Array, tokens: Sequence[str], **about: Any) -> Table:
+def table_read(
+    path: Path,
+    name: str,
+    weight: Array,
+    tokens: TokensRead | Sequence[str],
+    output: Array | None = None,
+    **about: Any,
+) -> Table:
     """The table that a file of format ``name`` holds. Equal tokens keep their rows, each at its own id, and
-    ``provenance`` counts those that repeat an earlier one.
+    ``provenance`` counts those that repeat an earlier one, and those in which bytes were replaced.
     """
-    repeated = len(tokens) - len(set(tokens))
     read_from = {"file": path.name, "format": name, **about}
-    if repeated:
-        read_from["repeated_tokens"] = repeated
-    return Table(weight, Vocab(tokens), provenance={READ_FROM: read_from})
+    vocab = tokens.vocab() if isinstance(tokens, TokensRead) else Vocab(tokens)
+    if isinstance(tokens, TokensRead) and tokens.replaced:
+        read_from["replaced_tokens"] = tokens.replaced
+    if repeats := repeated(vocab):
+        read_from["repeated_tokens"] = repeats
+    return Table(weight, vocab, output=output, provenance={READ_FROM: read_from})
+
+
+def repeated(vocab: Vocab) -> int:
+    """How many tokens are spelled like an earlier one, counted without a Python object for each.
+
+    >>> repeated(Vocab(["a", "b", "a", "", "a", ""]))
+    3
+    """
+    hashes = np.empty(len(vocab), np.uint64)
+    for start in range(0, len(vocab), _TOKENS_AT_ONCE):
+        offsets = vocab.offsets[start : start + _TOKENS_AT_ONCE + 1]
+        hashes[start : start + _TOKENS_AT_ONCE] = _hashes(vocab.data[offsets[0] : offsets[-1]], offsets)
+    order = np.sort(hashes)
+    shared = np.unique(order[1:][order[1:] == order[:-1]])
+    if not shared.size:
+        return 0
+    suspects = np.flatnonzero(np.isin(hashes, shared)).tolist()
+    data, offsets = vocab.data, vocab.offsets
+    return len(suspects) - len({data[offsets[i] : offsets[i + 1]].tobytes() for i in suspects})
+
+
+def _hashes(data: Int[Array, " bytes"], offsets: Int[Array, " K_plus_1"]) -> Int[Array, " K"]:
+    """A polynomial of each token's bytes, modulo 2^64; equal tokens have equal ones."""
+    lengths = np.diff(offsets)
+    hashes = np.zeros(lengths.size, np.uint64)
+    held = lengths > 0
+    if held.any():
+        starts = (offsets[:-1] - offsets[0])[held]
+        within = np.arange(data.size) - np.repeat(starts, lengths[held])
+        powers = np.full(int(lengths.max()), _BASE, np.uint64)
+        np.multiply.accumulate(powers, out=powers)
+        hashes[held] = np.add.reduceat((data + np.uint64(1)) * powers[within], starts)
+    return hashes
 
 
 def unwritable(vocab: Vocab, refusal: Refusal) -> dict[int, str]:
     """The ids whose tokens a format can't hold, with the reason for each."""
-    found = ((i, refusal(token)) for i, token in enumerate(encoded(vocab)))
-    return {i: reason for i, reason in found if reason}
+    found = {}
+    for start in range(0, len(vocab), _TOKENS_AT_ONCE):
+        for i, token in enumerate(encoded(vocab, start, start + _TOKENS_AT_ONCE), start):
+            if reason := refusal(token):
+                found[i] = reason
+    return found
 
 
-def encoded(vocab: Vocab) -> list[bytes]:
-    """Every token as bytes, in id order."""
-    data, ends = vocab.data.tobytes(), vocab.offsets.tolist()
-    return [data[start:end] for start, end in pairwise(ends)]
+def encoded(vocab: Vocab, start: int = 0, stop: int | None = None) -> list[bytes]:
+    """The tokens from id ``start`` on, and before ``stop``, as bytes in id order; all if neither is given."""
+    ends = vocab.offsets[start : None if stop is None else stop + 1]
+    data = vocab.data[ends[0] : ends[-1]].tobytes()
+    return [data[first:end] for first, end in pairwise((ends - ends[0]).tolist())]
 
 
 def check_writable(vocab: Vocab, refusal: Refusal, name: str, path: str | os.PathLike[str]) -> None:

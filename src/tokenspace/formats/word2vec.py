@@ -14,31 +14,30 @@ not written.
 from __future__ import annotations
 
 import codecs
-import mmap
+import io
 import os
 import re
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
+from tokenspace.formats.records import read_records
 from tokenspace.formats.tokens import (
-    LONGEST_TOKEN,
     Errors,
     Verify,
     check_writable,
     counted,
-    decoded,
     encoded,
     is_utf8,
     table_read,
     too_long,
 )
-from tokenspace.shapes import Array, Float
+from tokenspace.source import Source
 from tokenspace.table import Table, check_finite
 
 TEXT, BINARY = "word2vec-text", "word2vec-binary"
@@ -70,42 +69,61 @@ def check_unmarked(path: Path, head: bytes) -> None:
         )
 
 
-def load(path: str | os.PathLike[str], errors: Errors = "strict") -> Table:
-    """Read a table of either format into memory, as float32.
+def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
+    """Read a table of either format into memory, as float32; ``limit`` is the most rows to read.
 
     ``errors`` says what becomes of a token that is no UTF-8: "strict" refuses the file, "replace" puts
     U+FFFD, "surrogateescape" keeps the bytes. ``TableFormatError`` names line or row, and byte, of what is
     wrong.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            head = file.read(128)
-            check_unmarked(path, head)
-            found = header(head)
-            if found is None:
-                raise TableFormatError(
-                    f"{path}, line 1 (byte 0): no word2vec header, which is two integers: rows and width"
+    source = path if isinstance(path, Source) else Source(path)
+    path = source.path
+    with source.open() as file:
+        found, head = _opened(file, path)
+        if is_binary(head, found.dim):
+            try:
+                _check_size(source, found, limit, 4 * found.dim + 1)
+                rows = _wanted(found, limit)
+                weight, tokens = read_records(
+                    file,
+                    head,
+                    path,
+                    rows,
+                    found.dim,
+                    found.end,
+                    errors,
+                    believed=source.size is not None,
+                    whole=rows != limit,
                 )
-            file.seek(found.end)
-            head = file.read(text_rows.longest_line(min(found.dim, 1 << 16)))
-            if is_binary(head, found.dim):
-                try:
-                    _check_size(path, found, size, 4 * found.dim + 1)
-                    weight, tokens = _read_binary(file, path, found, errors)
-                    return table_read(path, BINARY, weight, tokens)
-                except TableFormatError:
-                    if not _looks_like_text(head, found.dim):
-                        raise  # else it is a damaged text: say where
-            _check_size(path, found, size, text_rows.smallest_row(found.dim) - 1)  # a last "\n" may lack
-            file.seek(found.end)
-            weight, tokens = text_rows.read_rows(
-                file, path, found.rows, found.dim, line=2, offset=found.end, errors=errors
-            )
-            return table_read(path, TEXT, weight, tokens)
-    except OSError as error:
-        raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
+                return table_read(path, BINARY, weight, tokens)
+            except TableFormatError:
+                if not _looks_like_text(head, found.dim):
+                    raise  # else it is a damaged text: say where
+    _check_size(source, found, limit, text_rows.smallest_row(found.dim) - 1)  # a last "\n" may lack
+    if found.dim > text_rows.WIDEST:
+        raise TableFormatError(
+            f"{path}, line 1 (byte 0): a header of rows of {found.dim:,} numbers; "
+            f"{text_rows.WIDEST:,} in a row are the most"
+        )
+    with source.open() as file:
+        _, head = _opened(file, path)
+        weight, tokens = text_rows.read_rows(
+            file, head, path, found.rows, found.dim, line=2, offset=found.end, errors=errors, limit=limit
+        )
+    return table_read(path, TEXT, weight, tokens)
+
+
+def _opened(file: io.BufferedReader, path: Path) -> tuple[Header, bytes]:
+    """The header, and some of what follows it: the first row, if that is text."""
+    head = file.read(128)
+    check_unmarked(path, head)
+    found = header(head)
+    if found is None:
+        raise TableFormatError(
+            f"{path}, line 1 (byte 0): no word2vec header, which is two integers: rows and width"
+        )
+    longest = text_rows.longest_line(min(found.dim, text_rows.WIDEST))
+    return found, head[found.end :] + file.readline(longest)
 
 
 def is_binary(head: bytes, dim: int) -> bool:
@@ -123,58 +141,20 @@ def _looks_like_text(head: bytes, dim: int) -> bool:
     return not _CONTROL.search(vector)
 
 
-def _check_size(path: Path, found: Header, size: int, smallest_row: int) -> None:
-    if found.rows == 0 or found.dim == 0 or found.rows * smallest_row > size - found.end:
+def _wanted(found: Header, limit: int | None) -> int:
+    return found.rows if limit is None else min(found.rows, limit)
+
+
+def _check_size(source: Source, found: Header, limit: int | None, smallest_row: int) -> None:
+    rows = _wanted(found, limit)
+    too_many = source.size is not None and rows * smallest_row > source.size - found.end
+    if rows == 0 or found.dim == 0 or too_many:
+        size = "this file" if source.size is None else f"the {source.size:,} bytes of this file"
         raise TableFormatError(
-            f"{path}, line 1 (byte 0): a header of {counted(found.rows, 'row')} of "
-            f"{counted(found.dim, 'number')}, which the {size:,} bytes of this file can't hold; "
+            f"{source.path}, line 1 (byte 0): a header of {counted(found.rows, 'row')} of "
+            f"{counted(found.dim, 'number')}, which {size} can't hold; "
             "is it cut off, or is this a row, not a header?"
         )
-
-
-def _read_binary(
-    file: BinaryIO, path: Path, found: Header, errors: Errors
-) -> tuple[Float[Array, "V D"], list[str]]:
-    weight = np.empty((found.rows, found.dim), np.float32)
-    tokens = []
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        size, start, newline = len(data), found.end, True
-        for i in range(found.rows):
-            if newline and data[start : start + 1] == b"\n":  # before the first row, too, in old files
-                start += 1
-            elif newline and i:
-                raise _damaged(
-                    path, i, start, "no newline after the vector before it, as there is after the first"
-                )
-            space = data.find(b" ", start, start + LONGEST_TOKEN + 1)
-            end = space + 1 + 4 * found.dim
-            if space < 0 or end > size:
-                raise _damaged(
-                    path,
-                    i,
-                    start,
-                    f"no token, space and {found.dim:,} float32 in the {size - start:,} bytes left",
-                )
-            weight[i] = np.frombuffer(data[space + 1 : end], "<f4")
-            if not np.isfinite(weight[i]).all():
-                raise _damaged(path, i, start, f"the vector of {data[start:space]!r} holds NaN or infinity")
-            tokens.append(decoded(data[start:space], errors, path, f"row {i + 1:,}", start))
-            start = end
-            if i == 0:
-                newline = data[start : start + 1] == b"\n"
-        if size - start > 1 or data[start:] not in (b"", b"\n"):
-            raise TableFormatError(
-                f"{path} (byte {start:,}): {counted(size - start, 'byte')} after the last of "
-                f"{counted(found.rows, 'row')}"
-            )
-    return weight, tokens
-
-
-def _damaged(path: Path, row: int, offset: int, what: str) -> TableFormatError:
-    return TableFormatError(
-        f"{path}, row {row + 1:,} (byte {offset:,}): {what}; is the file cut off, "
-        "or a record before this one damaged?"
-    )
 
 
 def refusal(token: bytes) -> str | None:
@@ -202,13 +182,13 @@ def save_text(table: Table, path: str | os.PathLike[str], verify: Verify | None 
 def save_binary(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the binary format; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, BINARY, path)
-    tokens = encoded(table.vocab)
     with replacing(path) as fresh, fresh.open("wb") as file:
         file.write(f"{len(table)} {table.dim}\n".encode())
         for start in range(0, len(table), _ROWS_AT_ONCE):
+            tokens = encoded(table.vocab, start, start + _ROWS_AT_ONCE)
             block = np.asarray(table.weight[start : start + _ROWS_AT_ONCE], "<f4")
             check_finite(table, np.asarray(block, np.float32), start)
-            for token, row in zip(tokens[start:], block, strict=False):
+            for token, row in zip(tokens, block, strict=True):
                 file.write(token + b" " + row.tobytes() + b"\n")
         file.flush()
         if verify:
