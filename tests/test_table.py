@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
+from tokenspace.subwords import Subwords
 from tokenspace.table import Table, check_finite
 from tokenspace.vocab import Vocab
 
@@ -56,6 +57,18 @@ def test_bad_lookups():
         table.lookup([3])
     with pytest.raises(VocabError, match="close spellings: 'cat'"):
         table["cats"]
+
+
+def test_a_word_outside_the_vocabulary_comes_from_its_characters():
+    rows = np.arange(40, dtype=np.float32).reshape(20, 2)
+    table = Table(np.ones((3, 2), np.float32), VOCAB, subwords=Subwords(rows, 3, 6))
+    assert table["cat"].tolist() == [1, 1]
+    np.testing.assert_array_equal(table["cats"], table.subwords.vector("cats"))
+    with pytest.raises(VocabError, match="is not one of the 3 tokens"):
+        table[""]
+    assert repr(table) == "Table(3 × 2 float32, subwords)"
+    with pytest.raises(ShapeError, match="subwords have width 2, weight 3"):
+        Table(np.ones((3, 3), np.float32), VOCAB, subwords=Subwords(rows, 3, 6))
 
 
 def test_nan_is_named_by_row_and_token():

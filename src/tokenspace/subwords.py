@@ -163,7 +163,7 @@ def ngram_ids(
 
 def _written(
     data: Int[Array, " bytes"], offsets: Int[Array, " V_plus_1"]
-) -> tuple[Int[Array, " bytes"], Int[Array, " V_plus_1"]]:
+) -> tuple[Int[Array, " text"], Int[Array, " V_plus_1"]]:
     """The words end to end, each in its ``<`` and ``>``, and where each begins."""
     firsts = offsets - offsets[0] + 2 * np.arange(len(offsets))
     text = np.zeros(firsts[-1], np.uint8)

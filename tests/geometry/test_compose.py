@@ -3,6 +3,7 @@ import pytest
 
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.geometry import resolve
+from tokenspace.subwords import Subwords
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.vocab import Vocab
@@ -86,3 +87,37 @@ def test_a_row_with_nan_is_named():
     table = Table(np.array([[1, 1], [np.nan, 1]], np.float32), Vocab(["a", "b"]))
     with pytest.raises(TableFormatError, match="row 1 of the table, token 'b'"):
         resolve(table, "b")
+
+
+@pytest.fixture
+def spelled(words, rng):
+    """The same table, which knows unknown words by their characters too."""
+    subwords = Subwords(rng.normal(size=(50, 3)).astype(np.float32), 3, 4)
+    return Table(words.weight, words.vocab, words.tokenizer, subwords=subwords)
+
+
+def test_a_word_outside_the_vocabulary_is_composed_of_its_ngrams(spelled):
+    found = resolve(spelled, "catt")
+    assert found.tokens == ("<ca", "<cat", "cat", "catt", "att", "att>", "tt>")
+    assert found.ids == ()
+    np.testing.assert_array_equal(found.vector, spelled.subwords.vector("catt"))
+
+
+def test_the_vocabulary_comes_before_ngrams_and_ngrams_before_the_tokenizer(spelled, words):
+    assert resolve(spelled, "cat").ids == resolve(words, "cat").ids != ()
+    assert resolve(words, "CAT").tokens == ("cat",)
+    assert resolve(spelled, "CAT").tokens == ("<CA", "<CAT", "CAT", "CAT>", "AT>")
+
+
+def test_a_word_without_ngrams_is_left_to_the_tokenizer(words, rng):
+    subwords = Subwords(rng.normal(size=(50, 3)).astype(np.float32), 9, 9)
+    table = Table(words.weight, words.vocab, words.tokenizer, subwords=subwords)
+    assert resolve(table, "CAT").tokens == ("cat",)
+    with pytest.raises(VocabError, match="close spellings: 'cat'"):
+        resolve(table, "catt")
+
+
+def test_ngrams_with_nan_are_named(words):
+    table = Table(words.weight, words.vocab, subwords=Subwords(np.full((5, 3), np.nan, np.float32), 3, 4))
+    with pytest.raises(TableFormatError, match="n-grams of 'catt' hold NaN"):
+        resolve(table, "catt")
