@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
+from tokenspace.checkpoint import audit
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.models.open import load_table, open_checkpoint
 
@@ -269,4 +270,52 @@ def test_an_index_that_does_not_fit_its_files(tmp_path, numbers, index, says):
     folder = checkpoint(tmp_path, GPT2, {"wte.weight": numbers(V, D)}, file="shard.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(CheckpointError, match=says):
-        open_checkpoint(folder)
+        list(open_checkpoint(folder).tensors.values())
+
+
+def two_shards(folder, config, first, second):
+    """A checkpoint of two files, and their index."""
+    places = dict.fromkeys(first, "one.safetensors") | dict.fromkeys(second, "two.safetensors")
+    checkpoint(folder, config, first, file="one.safetensors")
+    checkpoint(folder, config, second, file="two.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    return folder
+
+
+def test_a_shard_that_holds_nothing_wanted_need_not_be_there(tmp_path, numbers):
+    embed = numbers(V, D)
+    folder = two_shards(
+        tmp_path, LLAMA, {"model.embed_tokens.weight": embed}, {"model.layers.0.mlp.weight": numbers(D, D)}
+    )
+    for content in (b"junk", None):
+        (folder / "two.safetensors").unlink()
+        if content:
+            (folder / "two.safetensors").write_bytes(content)
+        np.testing.assert_array_equal(load_table(folder).weight, embed)
+        opened = open_checkpoint(folder)
+        assert "model.layers.0.mlp.weight" in opened.tensors
+        assert str(opened).endswith("llama, 2 tensors)")
+        if content is None:
+            with pytest.raises(CheckpointError, match=r"has no two.safetensors, which .*index.json names"):
+                audit(opened)
+
+
+def test_a_missing_shard_that_holds_the_head_is_an_error(tmp_path, numbers):
+    folder = two_shards(
+        tmp_path, LLAMA, {"model.embed_tokens.weight": numbers(V, D)}, {"lm_head.weight": numbers(V, D)}
+    )
+    (folder / "two.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"has no two.safetensors"):
+        load_table(folder)
+
+
+@pytest.mark.parametrize("words", [WORDS, WORDS[:2]], ids=["all named", "two named"])
+def test_limit_takes_the_first_rows(tmp_path, numbers, words):
+    embed, head = numbers(V, D), numbers(V, D)
+    tensors = {"model.embed_tokens.weight": embed, "lm_head.weight": head}
+    table = load_table(checkpoint(tmp_path, LLAMA, tensors, words), limit=3)
+    np.testing.assert_array_equal(table.weight, embed[:3])
+    np.testing.assert_array_equal(table.output, head[:3])
+    assert list(table.vocab) == [*words[:3], *(["[unused-row-2]"] if len(words) < 3 else [])]
+    assert isinstance(table.weight, np.memmap)
+    assert len(load_table(tmp_path, limit=99)) == V

@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import subprocess
@@ -10,10 +11,11 @@ import torch
 
 from tokenspace.checkpoint import count
 from tokenspace.errors import CheckpointError
-from tokenspace.models.open import open_checkpoint
+from tokenspace.models.open import open_checkpoint, same_bits
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.safetensors import read
 from tokenspace.reference.recipes import from_checkpoint, head_from_checkpoint
+from tokenspace.source import Source
 
 
 def save(folder, small, shards=1, **settings):
@@ -58,6 +60,57 @@ def test_every_dtype_keeps_its_numbers(tmp_path, dtype):
     assert found.shape == (3, 2)
     np.testing.assert_array_equal(read(found).astype(np.float32), tensor.float().numpy())
     assert dtype != torch.bfloat16 or (found.dtype, read(found).dtype) == ("BF16", ml_dtypes.bfloat16)
+
+
+def test_a_number_stored_once_for_many_places_is_not_copied(tmp_path):
+    torch.save({"x": torch.ones(1, 1).expand(10**7, 10**7), "y": torch.ones(1)}, tmp_path / "x.pt")
+    found = open_pickle(tmp_path / "x.pt")["x"]
+    assert found.shape == (10**7, 10**7)
+    assert read(found)[10**6, 5] == 1
+
+
+def test_bits_are_compared_where_they_lie(tmp_path):
+    wide = torch.arange(6.0).reshape(2, 3)
+    torch.save(
+        {"a": wide.t(), "b": wide.t().contiguous(), "c": wide.t() + 1, "d": torch.tensor(1.0)}, tmp_path / "x"
+    )
+    a, b, c, d = open_pickle(tmp_path / "x").values()
+    assert same_bits(a, b)
+    assert not same_bits(a, c)
+    assert same_bits(d, d)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: {"state_dict": state, "epoch": 3},
+        lambda state: {"model": {"state_dict": state}},
+        lambda state: {"module": state, "step": 1.0},
+        lambda state: {"model_state_dict": state, "optimizer": {}},
+    ],
+)
+def test_a_dict_within_a_dict(tmp_path, wrap):
+    torch.save(wrap({"wte.weight": torch.ones(2, 3)}), tmp_path / "x.pt")
+    assert list(open_pickle(tmp_path / "x.pt")) == ["wte.weight"]
+
+
+def test_a_tensor_alone(tmp_path):
+    torch.save(torch.ones(2, 3, requires_grad=True), tmp_path / "x.pt")
+    assert list(open_pickle(tmp_path / "x.pt")) == ["tensor"]
+
+
+def test_a_dict_without_tensors_holds_none(tmp_path):
+    deep = {}
+    for _ in range(9):
+        deep = {"model": deep}
+    torch.save(deep, tmp_path / "x.pt")
+    assert open_pickle(tmp_path / "x.pt") == {}
+
+
+def test_what_a_source_unpacks(tmp_path):
+    torch.save({"x": torch.ones(2, 3)}, tmp_path / "x.pt")
+    (tmp_path / "x.pt.gz").write_bytes(gzip.compress((tmp_path / "x.pt").read_bytes()))
+    np.testing.assert_array_equal(read(open_pickle(Source(tmp_path / "x.pt.gz"))["x"]), np.ones((2, 3)))
 
 
 def test_safetensors_go_first(small_checkpoint, tmp_path):

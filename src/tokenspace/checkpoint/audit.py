@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 from tokenspace.checkpoint.parameters import CheckpointParameters, count
 from tokenspace.errors import CheckpointError, TokenspaceError
 from tokenspace.models.family import Family
-from tokenspace.models.open import Checkpoint, same_bits, vocabulary, without_row
+from tokenspace.models.open import Checkpoint, same_bits
 from tokenspace.models.safetensors import TensorInfo, listed
+from tokenspace.models.vocabulary import vocabulary, without_row
 from tokenspace.reference.recipes import from_checkpoint
 from tokenspace.shown import shown
 from tokenspace.tokenizer_files import added_tokens
@@ -69,7 +70,10 @@ class Audit:
 
 
 def audit(checkpoint: Checkpoint) -> Audit:
-    """Look at ``checkpoint`` as a whole. Doubts become findings; only files that can't be read raise."""
+    """Look at ``checkpoint`` as a whole. Doubts become findings; only files that are not there or can't be
+    read raise.
+    """
+    list(checkpoint.tensors.values())  # opens every shard: one that is missing is no doubt
     findings: list[Finding] = []
     if checkpoint.family is None:
         kind = checkpoint.config.get("model_type")

@@ -7,26 +7,23 @@ is read before it is used. Where there are no safetensors files, ``pytorch_model
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
+from collections.abc import Container, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tokenspace import tokenizer_files
 from tokenspace.errors import CheckpointError
 from tokenspace.models.families import FAMILIES, Family
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
+from tokenspace.models.shards import Shards, json_object
+from tokenspace.models.vocabulary import fitted, vocabulary
 from tokenspace.shapes import Array
 from tokenspace.table import DTYPES as TABLE_DTYPES
 from tokenspace.table import Table
-from tokenspace.tokenizer import Tokenizer
-from tokenspace.tokenizer_training import BERT_SPECIAL
-from tokenspace.vocab import Vocab, placeholder
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -37,15 +34,17 @@ PICKLE_INDEX = "pytorch_model.bin.index.json"
 class Checkpoint:
     """An opened folder: ``config`` as its file says, ``tensors`` by name over all files, ``family``.
 
+    Of several files, one is opened when a tensor of it is asked for: see ``Shards``.
+
     ``family`` is None where neither ``config.json``'s model type nor the tensors' names are known;
     ``prefix`` is what the files put before the family's names.
     """
 
-    def __init__(self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo]) -> None:
+    def __init__(self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo] | Shards) -> None:
         self.folder = folder
         self.config = config
         self.tensors = tensors
-        self.family, self.prefix = _recognised(config, tensors)
+        self.family, self.prefix = recognised(config, tensors)
 
     def __repr__(self) -> str:
         family = self.family.name if self.family else "unknown family"
@@ -121,8 +120,8 @@ class Checkpoint:
 def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
     """Open a checkpoint's folder; costs what its headers cost (about a millisecond for 100 tensors).
 
-    ``CheckpointError`` if the folder lacks a file, or one contradicts another; ``TableFormatError`` if a
-    safetensors file is damaged. ``pytorch_model.bin`` is read whole, by torch: ``MissingExtra`` without it.
+    ``CheckpointError`` if the folder lacks a file; ``TableFormatError`` if a safetensors file is damaged.
+    ``pytorch_model.bin`` is read whole, by torch: ``MissingExtra`` without it.
     """
     folder = Path(folder)
     if not os.path.isdir(folder):
@@ -132,25 +131,26 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
         raise CheckpointError(
             f"{folder} has no config.json; a checkpoint is a folder with that and {WEIGHTS}"
         )
-    config = _json_object(folder / "config.json")
+    config = json_object(folder / "config.json")
     if os.path.isfile(folder / WEIGHTS):
         return Checkpoint(folder, config, open_file(folder / WEIGHTS).tensors)
     if os.path.isfile(folder / INDEX):
-        return Checkpoint(folder, config, _sharded(folder, INDEX))
+        return Checkpoint(folder, config, Shards(folder / INDEX))
     if os.path.isfile(folder / PICKLE):
         return Checkpoint(folder, config, open_pickle(folder / PICKLE))
     if os.path.isfile(folder / PICKLE_INDEX):
-        return Checkpoint(folder, config, _sharded(folder, PICKLE_INDEX))
+        return Checkpoint(folder, config, Shards(folder / PICKLE_INDEX))
     raise CheckpointError(
         f"{folder} has neither {WEIGHTS} nor {INDEX}, nor {PICKLE}; is the download complete?"
     )
 
 
-def load_table(folder: str | os.PathLike[str], tensor: str | None = None) -> Table:
+def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit: int | None = None) -> Table:
     """A checkpoint's input table, memory-mapped, with the folder's tokenizer; an untied head is ``output``.
 
     ``tensor`` names the input table where the family is unknown and the shapes don't tell. Rows past the
     tokenizer's last id get the tokens ``[unused-row-N]``; an id without a row is a ``CheckpointError``.
+    ``limit``: only so many rows.
     """
     checkpoint = open_checkpoint(folder)
     if tensor is not None:
@@ -162,12 +162,12 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None) -> Tab
             f"{checkpoint.folder}: the head {head.name!r} is {list(head.shape)}, the input table "
             f"{source.name!r} {list(source.shape)}; a table's output needs the same shape"
         )
-    vocab, tokenizer = _vocabulary(checkpoint.folder, source.shape[0])
+    vocab, tokenizer = vocabulary(checkpoint.folder)
     return Table(
-        _numbers(source),
-        vocab,
+        _numbers(source)[:limit],
+        fitted(vocab, source.shape[0], checkpoint.folder, limit),
         tokenizer,
-        None if head is None else _numbers(head),
+        None if head is None else _numbers(head)[:limit],
         provenance={
             "made_by": "a model's checkpoint",
             "folder": checkpoint.folder.resolve().name,
@@ -179,7 +179,7 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None) -> Tab
     )
 
 
-def _recognised(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> tuple[Family | None, str]:
+def recognised(config: Mapping[str, Any], tensors: Container[str]) -> tuple[Family | None, str]:
     """The family of ``config.json``'s model type, if the tensors bear its names, with their prefix.
 
     Without a model type the names must be one family's alone: Gemma's are LLaMA's, yet it scales its rows.
@@ -195,86 +195,6 @@ def _recognised(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> tuple
     return found[0] if len({family.name for family, _ in found}) == 1 else (None, "")
 
 
-def _sharded(folder: Path, index: str) -> dict[str, TensorInfo]:
-    places = _json_object(folder / index).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
-        raise CheckpointError(f"{folder / index} has no weight_map of tensor names to file names")
-    shards: dict[str, dict[str, TensorInfo]] = {}
-    for shard in sorted(set(places.values())):
-        if shard in ("", ".", "..") or any(sign in shard for sign in "/\\\0:"):
-            raise CheckpointError(
-                f"{folder / index} names {shard!r}; a shard is a plain file in the same folder"
-            )
-        if not os.path.isfile(folder / shard):
-            raise CheckpointError(f"{folder} has no {shard}, which {index} names; is the download complete?")
-        shards[shard] = _tensors(folder / shard)
-    for name, shard in places.items():
-        if name not in shards[shard]:
-            raise CheckpointError(
-                f"{index} says that {shard} holds {name!r}; it holds {listed(shards[shard])}"
-            )
-    return {name: shards[shard][name] for name, shard in places.items()}
-
-
-def _tensors(path: Path) -> dict[str, TensorInfo]:
-    return open_pickle(path) if path.suffix == ".bin" else open_file(path).tensors
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"can't read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is a JSON {type(content).__name__}; an object is needed")
-    return content
-
-
-def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
-    """The tokens that the folder's tokenizer files name, by id, and the tokenizer if there is one.
-
-    ``CheckpointError`` if the folder has no such file.
-    """
-    if any(os.path.isfile(folder / name) for name in (tokenizer_files.JSON, tokenizer_files.MERGES)):
-        tokenizer = Tokenizer.load(folder)
-        return tokenizer.vocab, tokenizer
-    if not os.path.isfile(folder / tokenizer_files.VOCAB_TXT):
-        raise CheckpointError(
-            f"{folder} has neither tokenizer.json nor vocab.txt (nor vocab.json and merges.txt) to name the "
-            "table's rows"
-        )
-    tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
-    added = tokenizer_files.added_tokens(folder)
-    tokens = tokenizer_files.with_added_names(tokens, added, folder)
-    special = {i for i, token in enumerate(tokens) if token in BERT_SPECIAL}
-    vocab = Vocab(tokens, special=special | {i for i, token in added.items() if token.special})
-    with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
-        return vocab, Tokenizer.load(folder)
-    return vocab, None
-
-
-def without_row(vocab: Vocab, rows: int) -> list[int]:
-    """The ids of ``vocab`` that a table of ``rows`` rows lacks; a hole in the ids is none."""
-    return [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i)]
-
-
-def _vocabulary(folder: Path, rows: int) -> tuple[Vocab, Tokenizer | None]:
-    """The tokens of all ``rows`` rows, and the tokenizer if there is one."""
-    vocab, tokenizer = vocabulary(folder)
-    if outside := without_row(vocab, rows):
-        raise CheckpointError(
-            f"{folder}: {len(outside):,} of the tokenizer's ids have no row in the table of {rows:,}; the "
-            f"first is {outside[0]:,}, token {vocab[outside[0]]!r} (valid: 0 to {rows - 1:,}); "
-            "were tokens added without resizing the model?"
-        )
-    if len(vocab) == rows:
-        return vocab, tokenizer
-    named = [*vocab, *(placeholder(i) for i in range(len(vocab), rows))]
-    return Vocab(named, special=vocab.special, encoding=vocab.encoding), tokenizer
-
-
 def _numbers(tensor: TensorInfo) -> Array:
     if DTYPES.get(tensor.dtype) not in TABLE_DTYPES:
         raise CheckpointError(
@@ -284,17 +204,24 @@ def _numbers(tensor: TensorInfo) -> Array:
 
 
 def same_bits(a: TensorInfo, b: TensorInfo) -> bool:
-    """Whether two tensors hold the same bits; stops at the first block of 64 MB that differs."""
+    """Whether two tensors hold the same bits; stops at the first block of about 64 MB that differs."""
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
     if a.start == a.end:
         return True
-    left, right = (_bytes(tensor) for tensor in (a, b))
-    step = 2**26
-    return all(np.array_equal(left[i : i + step], right[i : i + step]) for i in range(0, left.size, step))
+    left, right = (_by_rows(tensor) for tensor in (a, b))
+    step = max(1, 2**26 * len(left) // (a.end - a.start))
+    return all(
+        np.array_equal(_bytes(left[i : i + step]), _bytes(right[i : i + step]))
+        for i in range(0, len(left), step)
+    )
 
 
-def _bytes(tensor: TensorInfo) -> Array:
+def _by_rows(tensor: TensorInfo) -> Array:
     if tensor.array is not None:
-        return tensor.array.reshape(-1).view(np.uint8)
+        return np.atleast_1d(tensor.array)
     return np.memmap(tensor.path, np.uint8, "r", tensor.start, (tensor.end - tensor.start,))
+
+
+def _bytes(rows: Array) -> Array:
+    return np.ascontiguousarray(rows).view(np.uint8)

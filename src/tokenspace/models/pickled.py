@@ -1,4 +1,4 @@
-"""``pytorch_model.bin``: a pickle, so it is opened by torch's weights-only loader or not at all.
+"""``pytorch_model.bin``, ``x.pt``: pickles, so opened by torch's weights-only loader or not at all.
 
 That loader makes tensors and plain containers alone and refuses whatever else a pickle can ask for, such as
 running code. It needs torch, which safetensors files don't.
@@ -6,6 +6,7 @@ running code. It needs torch, which safetensors files don't.
 
 from __future__ import annotations
 
+import io
 import pickle
 import struct
 import warnings
@@ -16,6 +17,7 @@ import ml_dtypes
 
 from tokenspace.errors import CheckpointError, MissingExtra
 from tokenspace.models.safetensors import DTYPES, TensorInfo
+from tokenspace.source import Source
 
 _NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
 _REFUSALS = (  # what reading a damaged or hostile pickle can end in
@@ -32,34 +34,57 @@ _REFUSALS = (  # what reading a damaged or hostile pickle can end in
     TypeError,
     ValueError,
 )
+WITHIN = ("state_dict", "model_state_dict", "model", "module")
+ALONE = "tensor"
+_DEEPEST = 4  # dicts within dicts
 _WITHOUT_NUMPY_TYPE = {"bfloat16": ("int16", ml_dtypes.bfloat16)}
 
 
-def open_pickle(path: Path) -> dict[str, TensorInfo]:
-    """Every tensor of the file by name, its numbers in memory (mapped, where torch wrote a zip file).
+def open_pickle(path: Path | Source) -> dict[str, TensorInfo]:
+    """Every tensor of the file by name, its numbers in memory (mapped, where torch wrote a plain zip file).
 
+    A dict of tensors may lie in another, under a name in ``WITHIN``; a tensor alone is called ``tensor``.
     ``MissingExtra`` without torch; ``CheckpointError`` for what the weights-only loader refuses.
     """
+    packed = path if isinstance(path, Source) and path.packed else None
+    path = path.path if isinstance(path, Source) else path
     try:
         import torch
     except ImportError:
         raise MissingExtra(f"{path}, a pickle that torch's weights-only loader must open,", "torch") from None
+    file = io.BytesIO(packed.content().tobytes()) if packed else path
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on the file's age
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+            mapped = packed is None and _is_zip(path)
+            found = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except _REFUSALS as error:
         raise CheckpointError(
             f"torch's weights-only loader can't open {path}: {' '.join(str(error).split())[:200]}; "
             "is the download complete, and the file nothing but tensors?"
         ) from None
+    if isinstance(found, torch.Tensor):
+        found = {ALONE: found}
     if not isinstance(found, dict):
         raise CheckpointError(f"{path} holds a {type(found).__name__}; a checkpoint is a dict of tensors")
-    return {
-        name: _tensor(path, name, tensor)
-        for name, tensor in found.items()
-        if isinstance(name, str) and isinstance(tensor, torch.Tensor)
-    }
+    return {name: _tensor(path, name, tensor) for name, tensor in _tensors(found).items()}
+
+
+def _tensors(found: dict[Any, Any]) -> dict[str, Any]:
+    """The tensors of a dict, or of the first dict within it that has any."""
+    import torch
+
+    for _ in range(_DEEPEST):
+        tensors = {
+            name: tensor
+            for name, tensor in found.items()
+            if isinstance(name, str) and isinstance(tensor, torch.Tensor)
+        }
+        within = next((found[name] for name in WITHIN if isinstance(found.get(name), dict)), None)
+        if tensors or within is None:
+            return tensors
+        found = within
+    return {}
 
 
 def _is_zip(path: Path) -> bool:
@@ -68,12 +93,15 @@ def _is_zip(path: Path) -> bool:
 
 
 def _tensor(path: Path, name: str, tensor: Any) -> TensorInfo:
+    """The tensor where it lies: neither one that is stored by columns nor a number that is stored once for
+    many places is copied.
+    """
     import torch
 
     kind = str(tensor.dtype).removeprefix("torch.")
     view, dtype = _WITHOUT_NUMPY_TYPE.get(kind, (None, None))
     try:
-        tensor = tensor.detach().contiguous()
+        tensor = tensor.detach()
         array = tensor.numpy() if view is None else tensor.view(getattr(torch, view)).numpy().view(dtype)
     except (TypeError, RuntimeError) as error:
         raise CheckpointError(

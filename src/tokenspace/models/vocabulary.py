@@ -1,0 +1,154 @@
+"""What names a table's rows: the tokenizer's files of a folder, or a file of one token a line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tokenspace import tokenizer_files
+from tokenspace.errors import CheckpointError, TableFormatError
+from tokenspace.source import Source, exists
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.tokenizer_training import BERT_SPECIAL
+from tokenspace.vocab import Vocab, placeholder
+
+Errors = Literal["strict", "replace", "surrogateescape"]
+LINES = ".vocab.txt"  # x.pt may have x.vocab.txt, as x.npy has
+
+
+def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
+    """The tokens that the folder's tokenizer files name, by id, and the tokenizer if there is one.
+
+    ``CheckpointError`` if the folder has no such file.
+    """
+    if any(os.path.isfile(folder / name) for name in (tokenizer_files.JSON, tokenizer_files.MERGES)):
+        tokenizer = Tokenizer.load(folder)
+        return tokenizer.vocab, tokenizer
+    if not os.path.isfile(folder / tokenizer_files.VOCAB_TXT):
+        raise CheckpointError(
+            f"{folder} has neither tokenizer.json nor vocab.txt (nor vocab.json and merges.txt) to name the "
+            "table's rows"
+        )
+    tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
+    added = tokenizer_files.added_tokens(folder)
+    tokens = tokenizer_files.with_added_names(tokens, added, folder)
+    special = {i for i, token in enumerate(tokens) if token in BERT_SPECIAL}
+    vocab = Vocab(tokens, special=special | {i for i, token in added.items() if token.special})
+    with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
+        return vocab, Tokenizer.load(folder)
+    return vocab, None
+
+
+def without_row(vocab: Vocab, rows: int) -> list[int]:
+    """The ids of ``vocab`` that a table of ``rows`` rows lacks; a hole in the ids is none."""
+    return [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i)]
+
+
+def fitted(vocab: Vocab, rows: int, origin: Path, limit: int | None = None) -> Vocab:
+    """``vocab`` with a token for each of ``rows`` rows, or for the first ``limit`` of them: rows past the
+    last id are called ``[unused-row-N]``. ``CheckpointError``, naming ``origin``, if an id has no row.
+    """
+    if outside := without_row(vocab, rows):
+        raise CheckpointError(
+            f"{origin}: {len(outside):,} of the tokenizer's ids have no row in the table of {rows:,}; the "
+            f"first is {outside[0]:,}, token {vocab[outside[0]]!r} (valid: 0 to {rows - 1:,}); "
+            "were tokens added without resizing the model?"
+        )
+    wanted = rows if limit is None else min(limit, rows)
+    if len(vocab) < wanted:
+        named = [*vocab, *(placeholder(i) for i in range(len(vocab), wanted))]
+        return Vocab(named, special=vocab.special, encoding=vocab.encoding)
+    return vocab if len(vocab) == wanted else first(vocab, wanted)
+
+
+def first(vocab: Vocab, count: int) -> Vocab:
+    """The first ``count`` tokens."""
+    offsets = vocab.offsets[: count + 1]
+    special = [i for i in vocab.special if i < count]
+    return Vocab.from_bytes(vocab.data[: int(offsets[-1])], offsets, special, vocab.encoding)
+
+
+def for_file(
+    source: Source,
+    rows: int,
+    named: str | os.PathLike[str] | None = None,
+    errors: Errors = "strict",
+    limit: int | None = None,
+) -> tuple[Vocab, Tokenizer | None]:
+    """The tokens of the table in ``source``, a file of ``rows`` rows, and the tokenizer if there is one.
+
+    ``named`` is a folder of tokenizer files, one such file, or a file of one token a line. Without it they
+    are looked for beside the file: ``x.vocab.txt``, one token a line, else the folder's tokenizer files.
+    ``CheckpointError`` or ``TableFormatError`` if there are none, or they don't fit.
+    """
+    if named is not None:
+        return _named(Path(named), rows, errors, limit)
+    lines = source.beside(Path(source.path.name.removesuffix(".gz")).stem + LINES)
+    if exists(lines):
+        return _lines(lines, rows, errors, limit), None
+    folder = source.path.parent
+    if any(os.path.isfile(folder / name) for name in tokenizer_files.TOKENIZER_FILES):
+        vocab, tokenizer = vocabulary(folder)
+        return fitted(vocab, rows, folder, limit), tokenizer
+    if exists(folder / tokenizer_files.JSON):  # of the same archive
+        return _described(Source(folder / tokenizer_files.JSON), rows, limit)
+    raise TableFormatError(
+        f"{source.path} names no tokens for its {rows:,} rows, and beside it is neither {lines.name} (a "
+        "token a line) nor tokenizer.json, vocab.txt, or vocab.json and merges.txt; put one there, or name "
+        "it: load_file(path, vocab=...)"
+    )
+
+
+def _named(path: Path, rows: int, errors: Errors, limit: int | None) -> tuple[Vocab, Tokenizer | None]:
+    if os.path.isdir(path):
+        vocab, tokenizer = vocabulary(path)
+        return fitted(vocab, rows, path, limit), tokenizer
+    source = Source(path)
+    with source.open() as file:
+        start = file.read(64).lstrip()
+    if start.startswith(b"{") and path.name != tokenizer_files.VOCAB_JSON:
+        return _described(source, rows, limit)
+    if path.name in (tokenizer_files.VOCAB_JSON, tokenizer_files.MERGES):
+        tokenizer = Tokenizer.load(path)
+        return fitted(tokenizer.vocab, rows, path, limit), tokenizer
+    if path.name == tokenizer_files.VOCAB_TXT and not source.packed:
+        tokens = tokenizer_files.wordpiece_tokens(path)
+        vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
+        tokenizer = None
+        with contextlib.suppress(CheckpointError):
+            tokenizer = Tokenizer.load(path)
+        return fitted(vocab, rows, path, limit), tokenizer
+    return _lines(path, rows, errors, limit), None
+
+
+def _described(source: Source, rows: int, limit: int | None) -> tuple[Vocab, Tokenizer]:
+    tokenizer = Tokenizer.from_json(source.content().tobytes(), str(source.path))
+    return fitted(tokenizer.vocab, rows, source.path, limit), tokenizer
+
+
+def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Vocab:
+    r"""A token a line, each with ``\n`` (or ``\r\n``); as many lines as rows."""
+    content = Source(path).content()
+    ends = np.flatnonzero(content == ord("\n"))
+    if content.size and content[-1] != ord("\n"):
+        ends = np.append(ends, content.size)
+    if len(ends) != rows:
+        raise TableFormatError(
+            f"{path} has {len(ends):,} lines for a table of {rows:,} rows; each row needs a token"
+        )
+    ends = ends[:limit]
+    text = content[: ends[-1]].tobytes()
+    try:
+        tokens = text.decode("utf-8", errors).split("\n")
+    except UnicodeDecodeError as error:
+        line = int(np.searchsorted(ends, error.start))
+        raise TableFormatError(
+            f"{path}, line {line + 1:,} (byte {error.start:,}): its token is not UTF-8; errors='replace' "
+            "reads it with U+FFFD, errors='surrogateescape' keeps its bytes"
+        ) from None
+    tokens = [token.removesuffix("\r") for token in tokens]
+    return Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
