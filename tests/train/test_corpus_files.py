@@ -92,6 +92,8 @@ def test_the_manifest_is_gone_before_its_files_are_and_written_after_them(corpus
 def test_what_a_killed_preparation_left_is_removed_by_the_next(write, tmp_path):
     for name in ("numbers.partial", "words-7.partial", "ids"):
         write(name, "rubbish")
+    (tmp_path / ".corpus.json.abcdefgh.partial").mkdir()
+    write(".corpus.json.abcdefgh.partial/corpus.json", "half")
     made(tmp_path, write("text.txt", "a b\n"))
     assert not list(tmp_path.glob("*.partial"))
     assert (tmp_path / "ids").stat().st_size == 8

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -229,7 +230,10 @@ def _fresh(folder: Path) -> Iterator[None]:
 def _remove(folder: Path, *names: str) -> None:
     for name in names:
         for path in folder.glob(name):
-            path.unlink(missing_ok=True)
+            if path.is_dir() and not path.is_symlink():  # atomic's, of a process that was killed
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _numbered(folder: Path, threads: int) -> Numbered:
