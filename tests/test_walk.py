@@ -178,3 +178,24 @@ def test_checkpoints_of_many_families_walk_and_predict(name, small_checkpoint, t
     logits = recipes.head_from_checkpoint(open_checkpoint(folder)).forward(walk.output)
     assert [row[0].id for row in predicted] == logits.argmax(axis=-1).tolist()
     assert pipeline.gradient(walk).loss > 0
+
+
+def test_a_rows_gradient_is_the_sum_of_what_its_positions_hand_it(saved):
+    for recipe in ("original", "bert", "gpt2", "llama"):
+        pipeline = Pipeline.open(saved, recipe)
+        (walk,) = pipeline.walk(["the cat sat on the mat the"])
+        moved = pipeline.gradient(walk)
+        assert moved.by_position.shape == walk.output.shape
+        assert max(len(row.positions) for row in moved.rows) > 1
+        for row in moved.rows:
+            summed = moved.by_position[row.positions].sum(axis=0)
+            assert np.linalg.norm(summed) == pytest.approx(row.gradient, rel=1e-5, abs=1e-9)
+        assert pipeline.gradient(walk) == moved  # nothing of it stays in the layer
+
+
+def test_padding_hands_its_row_nothing(saved):
+    pipeline = Pipeline.open(saved)
+    (walk,) = pipeline.walk(["the cat [PAD] sat"])
+    padding = [t for t, token in enumerate(walk.tokens) if token.id == pipeline.layer.token.padding_id]
+    assert padding
+    assert not pipeline.gradient(walk).by_position[padding].any()

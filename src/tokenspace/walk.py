@@ -10,9 +10,10 @@ in for the hidden state, which is said wherever it matters.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +91,8 @@ class Gradient:
     """One step of descent on the mean cross entropy (nats) of each next token.
 
     ``rows_moved`` of ``rows_in_table`` moved through the lookup: the tokens used. ``rows_moved_by_head`` is
-    how many the same step moves through a tied head, where every token is scored.
+    how many the same step moves through a tied head, where every token is scored. ``by_position`` (T, D) is
+    what each position hands to its token's row: a row's gradient is their sum. Padding hands nothing.
     """
 
     loss: float
@@ -99,6 +101,7 @@ class Gradient:
     rows_moved: int
     rows_moved_by_head: int
     rows_in_table: int
+    by_position: Float[Array, "T D"] = field(compare=False, repr=False)
 
 
 class Pipeline:
@@ -144,11 +147,15 @@ class Pipeline:
             family = layers.known_family(checkpoint)
             layer = layers.from_checkpoint(checkpoint)
             return cls(load_table(source), layer, family.name, checkpoint=checkpoint)
-        table = formats.load(source)
-        layer = layers.from_table(table, recipe or "original", np.random.default_rng(seed))
+        return cls.under(formats.load(source), recipe or "original", seed)
+
+    @classmethod
+    def under(cls, table: Table, recipe: str = "original", seed: int = 0) -> Pipeline:
+        """Set ``table`` under ``recipe``; see ``open``."""
+        layer = layers.from_table(table, recipe, np.random.default_rng(seed))
         parts = {"position": layer.position, "segment": layer.segment}
         drawn = [name for name, part in parts.items() if isinstance(part, Embedding)]
-        return cls(table, layer, recipe or "original", drawn)
+        return cls(table, layer, recipe, drawn)
 
     def walk(self, texts: Sequence[str], pair: str | None = None) -> list[Walk]:
         """Take ``texts`` through the layer as one batch, padded to its longest; or one text and its ``pair``.
@@ -284,7 +291,35 @@ class Pipeline:
             )
             for n, i in enumerate(used)
         ]
-        return Gradient(float(loss), learning_rate, rows, _rows_moved(d_weight), scored, len(self.table))
+        by_position = self._by_position(ids, positions, segments, d_output)
+        return Gradient(
+            float(loss), learning_rate, rows, _rows_moved(d_weight), scored, len(self.table), by_position
+        )
+
+    def _by_position(
+        self,
+        ids: Int[Array, "1 T"],
+        positions: Int[Array, "1 T"],
+        segments: Int[Array, "1 T"],
+        d_output: Float[Array, "1 T D"],
+    ) -> Float[Array, "T D"]:
+        """The gradient (1, T, D) back through a copy of the layer whose table has a row for each position, so
+        that none is summed with another.
+        """
+        token = self.layer.token
+        apart = copy.copy(self.layer)
+        apart.token = Embedding.from_weight(self.table.lookup(ids[0]), scale=token.scale)
+        apart.zero_gradient()
+        apart.forward(
+            np.arange(ids.shape[1])[None],
+            segment_ids=None if self.layer.segment is None else segments,
+            position_ids=positions,
+            extra_ids=self._extra_ids(ids),
+        )
+        apart.backward(d_output)
+        rows = apart.gradients()["token.weight"]
+        apart.zero_gradient()  # the other parts are the layer's own
+        return np.where((ids[0] == token.padding_id)[:, None], np.float32(0), rows)
 
 
 def _rows_moved(gradient: Float[Array, "V D"] | None) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tokenspace.shown import number as number
 from tokenspace.shown import one_line
 from tokenspace.shown import shown as shown
 
@@ -30,13 +31,6 @@ k_option = click.option(
 def echo_json(value: Any) -> None:
     """One line of JSON. A byte that is no UTF-8 leaves as a ``\\udcXX`` escape, which JSON can hold."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
-
-
-def number(value: Any) -> float:
-    """A float32 as the shortest decimal that reads back as the same float32."""
-    import numpy as np
-
-    return float(str(np.float32(value)))
 
 
 def note(message: str) -> None:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, note, number, shown, table_option, texts
+from tokenspace.cli.console import echo_json, json_option, note, shown, table_option, texts
 
 if TYPE_CHECKING:
     from tokenspace.walk import Pipeline, Walk
@@ -94,29 +93,11 @@ def embed(
 def _described(
     pipeline: Pipeline, walk: Walk, in_batch: bool, predict: bool, gradient: bool
 ) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "text": walk.text,
-        "recipe": pipeline.recipe,
-        "d_model": walk.output.shape[1],
-        "scale": pipeline.layer.token.scale,
-        "tokens": [token._asdict() for token in walk.tokens],
-        "steps": {name: [[number(x) for x in row] for row in step] for name, step in walk.steps.items()},
-    }
-    if in_batch:
-        described["attention_mask"] = walk.mask
+    from tokenspace.walk_document import gradient_document, predictions_document, walk_document
+
+    described = walk_document(pipeline, walk, in_batch)
     if predict:
-        described["predictions"] = [
-            [
-                {**c._asdict(), "logit": number(c.logit), "probability": number(c.probability)}
-                for c in candidates
-            ]
-            for candidates in pipeline.predict(walk)
-        ]
+        described["predictions"] = predictions_document(pipeline, walk)
     if gradient:
-        moved = pipeline.gradient(walk)
-        rows = [
-            {**row._asdict(), "gradient": number(row.gradient), "cosine": number(row.cosine)}
-            for row in moved.rows
-        ]
-        described["gradient"] = {**asdict(moved), "loss": number(moved.loss), "rows": rows}
+        described["gradient"] = gradient_document(pipeline.gradient(walk))
     return described
