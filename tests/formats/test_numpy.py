@@ -76,7 +76,7 @@ def test_narrow_numbers_keep_their_values(dtype, kept, tmp_path):
 @pytest.mark.parametrize(
     ("content", "vocabulary", "message"),
     [
-        (b"PK\x03\x04", "a\nb\n", r"no .npy file of version 1.0 or 2.0"),
+        (b"PK\x03\x04", "a\nb\n", r"no .npy file of version 1.0, 2.0 or 3.0"),
         (array()[:60], "a\nb\n", r"\(byte 8\): the header of this .npy file is damaged"),
         (array(HEADER[:-20]), "a\nb\n", "header of this .npy file is damaged"),
         (array(b"[" * 100), "a\nb\n", "header of this .npy file is damaged"),

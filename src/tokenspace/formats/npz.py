@@ -1,0 +1,202 @@
+r"""NumPy's ``.npz``, as ``np.savez`` writes it: a zip archive of arrays, each a ``.npy`` file (``npy.py``).
+
+==============  ======================================  ==================================================
+member          dtype, shape                            meaning
+==============  ======================================  ==================================================
+``weight.npy``  float16, float32 or float64, (V, D)     the table; under any name if no other is (V, D)
+``output.npy``  the same, optional                      skip-gram's context matrix, or an untied head
+``tokens.npy``  text ``<U`` or bytes ``|S``, (V),       the tokens; also called ``vocab``; else they are
+                optional                                lines of ``x.vocab.txt`` beside, as ``numpy``'s are
+==============  ======================================  ==================================================
+
+Members that lie uncompressed in a plain file are mapped. Tokens are written beside, never inside: an array of
+text has no place for a NUL at a token's end, and takes four bytes a character of the longest for every token.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from tokenspace.errors import TableFormatError
+from tokenspace.formats.npy import (
+    Header,
+    check_rows,
+    check_size,
+    read_header,
+    read_matrix,
+    read_up_to,
+    write_matrix,
+)
+from tokenspace.formats.numpy import read_vocabulary, refusal, save_both, vocabulary_path
+from tokenspace.formats.tokens import Errors, TokensRead, Verify, check_writable, counted, table_read
+from tokenspace.shapes import Array
+from tokenspace.source import Source
+from tokenspace.table import Table
+
+NAME = "npz"
+WEIGHT, OUTPUT = "weight.npy", "output.npy"
+TOKENS = ("tokens.npy", "vocab.npy")
+_TEXT = re.compile(r"[<>=|]?[US][1-9]\d{0,8}")
+_LOCAL_HEADER, _EARLIEST = 30, (1980, 1, 1, 0, 0, 0)
+_BLOCK = 1 << 20  # bytes of tokens at once
+_SHOWN = 6  # arrays
+
+__all__ = ["NAME", "load", "refusal", "save", "vocabulary_path"]
+
+
+def holds_arrays(members: list[str]) -> bool:
+    """Whether an archive with these members is of this format: all are arrays.
+
+    >>> holds_arrays(["weight.npy", "tokens.npy"]), holds_arrays(["x.vec", "y.npy"]), holds_arrays([])
+    (True, False, False)
+    """
+    return bool(members) and all(name.endswith(".npy") for name in members)
+
+
+def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
+    """Map or unpack the arrays and read the tokens; ``errors`` and ``limit`` are ``word2vec.load``'s.
+
+    ``TableFormatError`` if there is no table among them, if there are several, or if they don't fit.
+    """
+    source = path if isinstance(path, Source) else Source(path)
+    return _load(source, vocabulary_path(source.path), errors, limit)
+
+
+def _load(source: Source, names: Path, errors: Errors = "strict", limit: int | None = None) -> Table:
+    archive = source.path
+    if source.packed:
+        raise TableFormatError(f"{archive} is an archive in another; unpack that first")
+    members = {name: _header(archive, name) for name in source.members() if name.endswith(".npy")}
+    name = _weight_among(members, archive)
+    weight = _matrix(archive, name, limit)
+    output = _matrix(archive, OUTPUT, limit) if OUTPUT in members and name != OUTPUT else None
+    inside = next((each for each in TOKENS if each in members and not members[each].is_table), None)
+    if inside is None:
+        tokens = read_vocabulary(names, archive, len(weight), errors, limit)
+    else:
+        tokens = _tokens(archive / inside, len(weight), errors, limit)
+    if output is not None and output.shape != weight.shape:
+        raise TableFormatError(
+            f"{archive}: {OUTPUT} is {output.shape}, {name} {weight.shape}; they must be equal"
+        )
+    table = table_read(archive, NAME, weight, tokens, output, array=name, dtype=weight.dtype.name)
+    check_rows(table, archive)
+    return table
+
+
+def _header(archive: Path, name: str) -> Header:
+    path = archive / name
+    if archive not in path.parents:  # an absolute name
+        raise TableFormatError(f"{archive}: its member {name!r} is named as if it lay elsewhere")
+    with Source(path).open() as file:
+        return read_header(file, path)
+
+
+def _weight_among(members: dict[str, Header], archive: Path) -> str:
+    """The name of the array that is the table; ``TableFormatError`` lists what is there instead."""
+    if WEIGHT in members:
+        return WEIGHT
+    tables = [name for name, header in members.items() if header.is_table and name != OUTPUT]
+    if len(tables) == 1:
+        return tables[0]
+    shown = tables or list(members)
+    what = ", ".join(f"{name} ({members[name].kind} {members[name].shape})" for name in shown[:_SHOWN])
+    more = f" and {len(shown) - _SHOWN:,} more" if len(shown) > _SHOWN else ""
+    found = (
+        f"several tables: {what}{more}"
+        if tables
+        else f"no table (V, D) of floats: {what or 'no array'}{more}"
+    )
+    raise TableFormatError(
+        f"{archive} has {found}; save the one that is meant as {WEIGHT.removesuffix('.npy')!r}"
+    )
+
+
+def _matrix(archive: Path, name: str, limit: int | None) -> Array:
+    return read_matrix(Source(archive / name), limit, _stored_at(archive, name))
+
+
+def _stored_at(archive: Path, name: str) -> int | None:
+    """Where in the archive the member's bytes begin, if they lie there as they are."""
+    with archive.open("rb") as file, zipfile.ZipFile(file) as opened:
+        member = opened.getinfo(name)
+        if member.compress_type != zipfile.ZIP_STORED:
+            return None
+        file.seek(member.header_offset)
+        local = file.read(_LOCAL_HEADER)  # its name and extra field may differ from the directory's
+        start = member.header_offset + _LOCAL_HEADER
+        start += int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+        size = file.seek(0, os.SEEK_END)
+    if start + member.file_size > size:
+        raise TableFormatError(
+            f"{archive / name} is cut off: it ends at byte {start + member.file_size:,} of {size:,}"
+        )
+    return start
+
+
+def _tokens(path: Path, rows: int, errors: Errors, limit: int | None) -> TokensRead:
+    """The tokens in an array of text or bytes: ``rows``, or, if that is ``limit``, the first of them."""
+    source = Source(path)
+    tokens = TokensRead(path, errors)
+    with source.open() as file:
+        header = read_header(file, path)
+        if not _TEXT.fullmatch(header.kind) or len(header.shape) != 1:
+            raise TableFormatError(
+                f"{path} (byte 8): an array of {header.kind!r}, shape {header.shape}; tokens are one "
+                "axis of text ('<U…') or bytes ('|S…')"
+            )
+        check_size(header, (source.size or 0) - header.start, path)
+        if header.shape[0] < rows or (header.shape[0] > rows and rows != limit):
+            raise TableFormatError(
+                f"{path} has {counted(header.shape[0], 'token')} for {counted(rows, 'row')}; each needs one"
+            )
+        kind = np.dtype(header.kind)
+        at_once = max(_BLOCK // kind.itemsize, 1)
+        while len(tokens) < rows:
+            wanted = min(at_once, rows - len(tokens)) * kind.itemsize
+            held = read_up_to(file, wanted)
+            if len(held) < wanted:
+                raise TableFormatError(f"{path} ends after {counted(len(tokens), 'token')} of {rows:,}")
+            _add(tokens, np.frombuffer(held, kind), path)
+    return tokens
+
+
+def _add(tokens: TokensRead, block: Array, path: Path) -> None:
+    first = len(tokens)
+    try:
+        if block.dtype.kind == "U" and block.view(block.dtype.str[0] + "u4").max() > sys.maxunicode:
+            raise ValueError("a number that is no character's")
+        texts = [t if isinstance(t, bytes) else t.encode("utf-8", "surrogateescape") for t in block.tolist()]
+    except ValueError as error:  # no character, or one that stands alone for half of one
+        raise TableFormatError(f"{path}, rows {first + 1:,} to {first + len(block):,}: {error}") from None
+    tokens.add(
+        np.frombuffer(b"".join(texts), np.uint8),
+        np.fromiter(map(len, texts), np.int64, len(texts)),
+        lambda i: (f"row {first + i + 1:,}", 0),
+    )
+
+
+def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
+    """Write the archive, uncompressed, with ``output`` if there is one, and the tokens beside it, as
+    ``formats.numpy.save`` does. Equal tables are equal bytes.
+    """
+    check_writable(table.vocab, refusal, NAME, path)
+    save_both(table, path, partial(_write, table), lambda array, names: _load(Source(array), names), verify)
+
+
+def _write(table: Table, file: IO[bytes]) -> None:
+    matrices = {WEIGHT: ("table", table.weight)}
+    if table.output is not None:
+        matrices[OUTPUT] = ("output table", table.output)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, (called, matrix) in matrices.items():
+            with archive.open(zipfile.ZipInfo(name, _EARLIEST), "w", force_zip64=True) as member:
+                write_matrix(member, table, matrix, called)
