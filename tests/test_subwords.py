@@ -56,7 +56,7 @@ def test_ngrams_and_their_rows_are_fasttexts(word):
         ("ab", 4, 4, ["<ab>"]),
         ("ab", 5, 9, []),
         ("", 1, 3, ["<>"]),
-        ("</s>", 1, 3, []),
+        ("</s>", 6, 6, ["<</s>>"]),
         ("\udca2\udca2", 2, 2, ["<\udca2\udca2>"]),  # bytes that continue what is before them
     ],
 )
@@ -119,7 +119,7 @@ def test_composing_goes_in_blocks_and_the_rows_need_not_be_aligned(monkeypatch, 
     rows[:] = rng.normal(size=rows.shape)
     own = rng.normal(size=(300, 2)).astype(np.float32)
     whole = list(composed(own, Subwords(rows, 2, 3), data, offsets))
-    monkeypatch.setattr("tokenspace.subwords._TEXT_AT_ONCE", 100)
+    monkeypatch.setattr("tokenspace.subwords._NGRAMS_AT_ONCE", 200)
     monkeypatch.setattr("tokenspace.subwords._NUMBERS_AT_ONCE", 20)
     parts = list(composed(own, Subwords(rows, 2, 3), data, offsets))
     assert (len(whole), max(map(len, parts))) == (1, 10)
@@ -128,8 +128,18 @@ def test_composing_goes_in_blocks_and_the_rows_need_not_be_aligned(monkeypatch, 
     np.testing.assert_array_equal(np.concatenate(list(composed(own, strided, data, offsets))), whole[0])
 
 
+def test_a_long_words_ngrams_are_added_in_the_same_order(rng, monkeypatch):
+    monkeypatch.setattr("tokenspace.subwords._NUMBERS_AT_ONCE", 100)
+    rows = rng.normal(size=(1000, 2)).astype(np.float32)
+    words = [b"ab", bytes(rng.integers(97, 123, 2000).astype(np.uint8)), b"cde"]
+    found = np.concatenate(list(composed(rows[:3], Subwords(rows, 2, 3), *laid_out(words))))
+    for own, word, vector in zip(rows, words, found, strict=False):
+        ids = [fnv1a(ngram) % 1000 for ngram in ngrams(word, 2, 3)]
+        np.testing.assert_array_equal(vector, mean(np.vstack([own, rows[ids]]), ""))
+
+
 def test_a_word_longer_than_a_block_is_a_block(monkeypatch):
-    monkeypatch.setattr("tokenspace.subwords._TEXT_AT_ONCE", 4)
+    monkeypatch.setattr("tokenspace.subwords._NGRAMS_AT_ONCE", 4)
     data, offsets = laid_out([b"a", b"bcdefghij", b"", b"", b"k"])
     blocks = list(composed(np.ones((5, 2), np.float32), Subwords(ROWS, 3, 3), data, offsets))
     assert sum(map(len, blocks)) == 5

@@ -7,8 +7,7 @@ one difference that every fastText model has: a byte is widened as a signed numb
 more flips the hash's upper 24 bits too. A character begins at each byte that is no continuation of UTF-8
 (``10xxxxxx``), whatever the bytes.
 
-A word's vector is the mean of its n-grams' rows, and of its own row if it has one. ``</s>``, fastText's end
-of a line, has no n-grams.
+A word's vector is the mean of its n-grams' rows, and of its own row if it has one.
 """
 
 from __future__ import annotations
@@ -21,11 +20,13 @@ from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.mapped import release
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 
-END_OF_LINE = b"</s>"
+END_OF_LINE = "</s>"
 LONGEST_NGRAM = 100  # characters; none that help are longer, and a word of n has n²/2 of them without a limit
+MOST_NGRAMS = 1 << 20  # of one word
 FNV_START, FNV_PRIME = 2_166_136_261, 16_777_619
-_TEXT_AT_ONCE = 1 << 16  # bytes of words: what hashing them takes stays in the CPU's cache
+_NGRAMS_AT_ONCE = 1 << 18  # at most, but for one long word: what hashing them takes stays in the CPU's cache
 _NUMBERS_AT_ONCE = 1 << 16  # of the means, for the same reason
+_TOGETHER = 256  # n-grams of a word that are added while other words' are
 
 
 class Subwords:
@@ -64,30 +65,30 @@ class Subwords:
 
     def ngrams(self, word: str) -> list[str]:
         """The n-grams of ``word`` in order, each as often as it occurs."""
-        found = ngrams(_bytes(word), self.minn, self.maxn)
-        return [ngram.decode("utf-8", "surrogateescape") for ngram in found]
+        return [ngram.decode("utf-8", "surrogateescape") for ngram in self._ngrams(word)]
 
     def ids(self, word: str) -> Int[Array, " N"]:
         """For each of ``ngrams``, its row."""
-        found = ngrams(_bytes(word), self.minn, self.maxn)
-        return np.array([fnv1a(ngram) % len(self.rows) for ngram in found], np.int64)
+        return np.array([fnv1a(ngram) % len(self.rows) for ngram in self._ngrams(word)], np.int64)
 
     def vector(self, word: str) -> Float[Array, " D"] | None:
-        """The mean of the n-grams' rows, in float32; None for a word without any, and for nothing but blanks.
-
-        ``TableFormatError`` if it is not finite.
+        """The mean of the n-grams' rows, in float32; None for a word without any, and for what is no word:
+        blanks, and ``</s>``, fastText's end of a line. ``TableFormatError`` if it is not finite.
         """
-        ids = self.ids(word) if word.strip() else ()
+        ids = self.ids(word) if word.strip() and word != END_OF_LINE else ()
         return mean(self.rows[ids], word) if len(ids) else None
+
+    def _ngrams(self, word: str) -> list[bytes]:
+        try:
+            return ngrams(word.encode("utf-8", "surrogateescape"), self.minn, self.maxn)
+        except UnicodeEncodeError:  # a lone surrogate: no file holds such a word
+            return []
 
 
 def mean(rows: Float[Array, "N D"], word: str) -> Float[Array, " D"]:
     """Their mean, bit for bit as fastText computes it: summed in order in float32, times 1/N in float32."""
-    total = np.zeros(rows.shape[1], np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        for row in rows:
-            total += row
-        total *= np.float32(1 / len(rows))
+        total = np.add.accumulate(rows, axis=0)[-1] * np.float32(1 / len(rows))
     if not np.isfinite(total).all():
         raise TableFormatError(
             f"the rows of the n-grams of {word!r} hold NaN or infinity; the model is damaged, or training "
@@ -102,8 +103,6 @@ def ngrams(word: bytes, minn: int, maxn: int) -> list[bytes]:
     >>> ngrams("né".encode(), 1, 2)
     [b'<n', b'n', b'n\\xc3\\xa9', b'\\xc3\\xa9', b'\\xc3\\xa9>']
     """
-    if word == END_OF_LINE:
-        return []
     text = b"<" + word + b">"
     begins = [i for i, byte in enumerate(text) if byte & 0xC0 != 0x80] + [len(text)]
     found = []
@@ -139,7 +138,7 @@ def ngram_ids(
     text, firsts = _written(data, offsets)
     begins = np.append((text & 0xC0) != 0x80, True)
     word = np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
-    at = np.flatnonzero(begins[:-1] & ~_ends_of_lines(data, offsets)[word])
+    at = np.flatnonzero(begins[:-1])
     at = at[at != firsts[word[at] + 1] - 1]  # no n-gram begins with ">"
     start, stop = at, firsts[word[at] + 1]
     least = np.where(start == firsts[word[at]], max(minn, 2), minn)
@@ -175,14 +174,6 @@ def _written(
     return text, firsts
 
 
-def _ends_of_lines(data: Int[Array, " bytes"], offsets: Int[Array, " V_plus_1"]) -> Array:
-    """Which words are ``</s>``."""
-    found = np.diff(offsets) == len(END_OF_LINE)
-    for i in np.flatnonzero(found):
-        found[i] = data[offsets[i] : offsets[i + 1]].tobytes() == END_OF_LINE
-    return found
-
-
 def composed(
     own: Float[Array, "V D"], subwords: Subwords, data: Int[Array, " bytes"], offsets: Int[Array, " V_plus_1"]
 ) -> Iterator[Float[Array, "N D"]]:
@@ -190,7 +181,8 @@ def composed(
 
     The rows are added in the order in which fastText adds them, so that the bits are the same.
     """
-    for first, last in _blocks(offsets):
+    lengths = subwords.maxn - max(subwords.minn, 1) + 1
+    for first, last in _blocks(offsets, max(1, _NGRAMS_AT_ONCE // lengths)):
         ids, counts = ngram_ids(
             data, offsets[first : last + 1], subwords.minn, subwords.maxn, len(subwords.rows)
         )
@@ -199,17 +191,17 @@ def composed(
         for a in range(0, last - first, step):
             part = slice(a, min(a + step, last - first))
             rows = own[first + part.start : first + part.stop]
-            yield _means(rows, subwords.rows, ids, starts[part], counts[part])
+            yield _means(np.asarray(rows), np.asarray(subwords.rows), ids, starts[part], counts[part])
             release(rows, own)
     release(subwords.rows, subwords.rows)
 
 
-def _blocks(offsets: Int[Array, " V_plus_1"]) -> Iterator[tuple[int, int]]:
-    """Runs of words of some 64 KB: (first, last + 1)."""
+def _blocks(offsets: Int[Array, " V_plus_1"], size: int) -> Iterator[tuple[int, int]]:
+    """Runs of words, (first, last + 1), of some ``size`` bytes with their ``<`` and ``>``."""
+    ends = offsets + 2 * np.arange(len(offsets))
     first = 0
-    while first < len(offsets) - 1:
-        last = int(np.searchsorted(offsets, offsets[first] + _TEXT_AT_ONCE, "right")) - 1
-        last = min(max(last, first + 1), first + _TEXT_AT_ONCE, len(offsets) - 1)
+    while first < len(ends) - 1:
+        last = max(int(np.searchsorted(ends, ends[first] + size, "right")) - 1, first + 1)
         yield first, last
         first = last
 
@@ -223,15 +215,27 @@ def _means(
 ) -> Float[Array, "N D"]:
     """``own[i]`` and ``rows[ids[starts[i] : starts[i] + counts[i]]]``, their mean."""
     order = np.argsort(-counts, kind="stable")  # those that still have n-grams stand first
+    starts, counts = starts[order], counts[order]
     total = own[order].astype(np.float32)
-    left = np.searchsorted(-counts[order], -np.arange(1, counts.max(initial=0) + 1), "right")
+    together = np.arange(1, min(counts.max(initial=0), _TOGETHER) + 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        for j, words in enumerate(left):
-            total[:words] += taken(rows, ids[starts[order[:words]] + j])
-        total *= (1 / (counts[order] + 1)).astype(np.float32)[:, np.newaxis]
+        for j, words in enumerate(np.searchsorted(-counts, -together, "right")):
+            total[:words] += taken(rows, ids[starts[:words] + j])
+        for i in np.flatnonzero(counts > _TOGETHER):
+            total[i] = _added(total[i], rows, ids[starts[i] + _TOGETHER : starts[i] + counts[i]])
+        total *= (1 / (counts + 1)).astype(np.float32)[:, np.newaxis]
     means = np.empty_like(total)
     means[order] = total
     return means
+
+
+def _added(total: Float[Array, " D"], rows: Float[Array, "B D"], ids: Int[Array, " M"]) -> Float[Array, " D"]:
+    """``total`` and every row of ``ids``, added one after the other."""
+    step = max(1, _NUMBERS_AT_ONCE // len(total))
+    for start in range(0, len(ids), step):
+        block = np.vstack([total, taken(rows, ids[start : start + step])])
+        total = np.add.accumulate(block, axis=0)[-1]
+    return total
 
 
 def taken(rows: Float[Array, "B D"], ids: Int[Array, " N"]) -> Float[Array, "N D"]:
@@ -242,11 +246,3 @@ def taken(rows: Float[Array, "B D"], ids: Int[Array, " N"]) -> Float[Array, "N D
         return rows[ids]
     whole = rows.view(np.uint8).view(f"V{rows.shape[1] * rows.itemsize}")
     return whole[ids, 0].view(rows.dtype).reshape(-1, rows.shape[1])
-
-
-def _bytes(word: str) -> bytes:
-    """The word as a file holds it; nothing for one that no file can hold."""
-    try:
-        return word.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return END_OF_LINE  # has no n-grams

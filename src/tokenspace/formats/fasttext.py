@@ -16,7 +16,8 @@ dictionary.cc, densematrix.cc)::
     int8          1 if the output matrix is quantized; the first models lack this
     output        int64 rows (words, or labels of a supervised model), int64 dim, float32 row by row
 
-A word's vector is the mean of its own row of ``input`` and of its n-grams' rows (``subwords``).
+A word's vector is the mean of its own row of ``input`` and of its n-grams' rows (``subwords``); but that of
+``</s>``, the end of a line, is its own row alone, except in the first models.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, TokensRead, counted
 from tokenspace.mapped import release
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.source import Source
-from tokenspace.subwords import LONGEST_NGRAM, Subwords, composed, mean
+from tokenspace.subwords import END_OF_LINE, LONGEST_NGRAM, MOST_NGRAMS, Subwords, composed, mean
 from tokenspace.table import Table, check_finite
 from tokenspace.vocab import Vocab
 
@@ -99,18 +100,30 @@ class FastText:
             raise TableFormatError(
                 f"{self.path} has n-grams of up to {maxn:,} characters; {LONGEST_NGRAM} are the most"
             )
+        sizes = np.diff(self.words.offsets)
+        if (longest := int(sizes.max())) * (maxn - minn + 1) > MOST_NGRAMS:
+            raise TableFormatError(
+                f"{self.path}: word {int(sizes.argmax()) + 1:,} has {longest:,} bytes, and more than "
+                f"{MOST_NGRAMS:,} n-grams of {minn} to {maxn} characters"
+            )
         return Subwords(self.input[len(self.words) :], minn, maxn)
+
+    @property
+    def alone(self) -> str | None:
+        """The word whose row is its vector, whatever its n-grams."""
+        return None if self.version is None else END_OF_LINE
 
     def vector(self, word: str) -> Float[Array, " D"] | None:
         """fastText's vector of ``word``, known or not; None if it is neither known nor has an n-gram.
 
         ``TableFormatError`` if it is not finite.
         """
-        rows = [self.input[i : i + 1] for i in self.words.ids(word)[:1]]
-        if self.subwords is not None and (rows or word.strip()):
-            rows.append(self.subwords.rows[self.subwords.ids(word)])
-        found = np.concatenate(rows) if rows else self.input[:0]
-        return mean(found, word) if len(found) else None
+        known = self.words.ids(word)[:1]
+        if self.subwords is None or (known and word == self.alone):
+            return mean(self.input[known], word) if known else None
+        if not known:
+            return self.subwords.vector(word)
+        return mean(np.vstack([self.input[known], self.subwords.rows[self.subwords.ids(word)]]), word)
 
     def ngrams(self, word: str) -> list[str]:
         """The n-grams of ``word``'s characters; empty if the model was trained without."""
@@ -157,7 +170,10 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         _check_rows(table)
     else:
         start = 0
+        alone = np.array(table.vocab.ids(model.alone) if model.alone else [], np.int64)
         for block in composed(own, model.subwords, data, offsets):
+            here = alone[(start <= alone) & (alone < start + len(block))]
+            block[here - start] = own[here]
             check_finite(table, block, start)
             weight[start : start + len(block)] = block
             start += len(block)
@@ -211,6 +227,8 @@ def open_model(path: str | os.PathLike[str] | Source) -> FastText:
         )
     at = file.at
     pruned = -1 if version is None else file.numbers(struct.Struct("<q"), "the number of pruned n-grams")[0]
+    if pruned < -1:
+        raise file.wrong(at, f"{pruned:,} pruned n-grams")
     if pruned > 0:
         raise _quantized(file, at, f"{pruned:,} of its n-grams are kept, the others pruned")
     words_at = file.at

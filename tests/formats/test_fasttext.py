@@ -1,0 +1,502 @@
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gensim.models.fasttext import load_facebook_model, load_facebook_vectors
+from gensim.test.utils import datapath
+
+from tokenspace import geometry
+from tokenspace.errors import TableFormatError, VocabError
+from tokenspace.formats import native
+from tokenspace.formats.fasttext import is_model, load, open_model
+from tokenspace.source import Source
+from tokenspace.subwords import fnv1a, ngrams
+
+sys.path.append(str(Path(__file__).parent))
+from fasttext_files import OPTIONS, WORDS, matrix, model, model_parts
+
+sys.path.pop()
+
+
+def test_the_layout_in_these_bytes(write):
+    data = (
+        b"\xba\x16\x4f\x2f" b"\x0c\0\0\0"
+        b"\1\0\0\0" b"\5\0\0\0" b"\1\0\0\0" b"\1\0\0\0" b"\5\0\0\0" b"\1\0\0\0"
+        b"\2\0\0\0" b"\1\0\0\0" b"\1\0\0\0" b"\3\0\0\0" b"\3\0\0\0" b"\x64\0\0\0"
+        b"\0\0\0\0\0\0\0\0"
+        b"\1\0\0\0" b"\1\0\0\0" b"\0\0\0\0" b"\x09\0\0\0\0\0\0\0" b"\xff\xff\xff\xff\xff\xff\xff\xff"
+        b"a\0" b"\4\0\0\0\0\0\0\0" b"\0"
+        b"\0" b"\2\0\0\0\0\0\0\0" b"\1\0\0\0\0\0\0\0" b"\0\0\x80\x3f" b"\0\0\x40\x40"
+        b"\0" b"\1\0\0\0\0\0\0\0" b"\1\0\0\0\0\0\0\0" b"\0\0\x80\xbf"
+    )  # fmt: skip
+    found = open_model(write("m.bin", data))
+    assert found.args == (1, 5, 1, 1, 5, 1, "ns", "cbow", 1, 3, 3, 100, 0.0)
+    assert (list(found.words), found.counts.tolist(), found.tokens, found.version) == (["a"], [4], 9, 12)
+    assert (found.input.tolist(), found.output.tolist()) == ([[1], [3]], [[-1]])
+    table = load(write("m.bin", data))
+    assert table.weight.tolist() == [[2]]  # (1 + 3) / 2: its own row, and that of "<a>"
+    assert table.output.tolist() == [[-1]]
+
+
+def test_a_words_row_is_the_mean_with_its_ngrams_and_an_unknown_word_that_of_its_ngrams(write):
+    table = load(write("m.bin", model()))
+    rows = matrix(7, 2, 1)
+    for i, (word, _) in list(enumerate(WORDS))[1:]:
+        ids = [i] + [3 + fnv1a(ngram) % 4 for ngram in ngrams(word.encode(), 2, 3)]
+        np.testing.assert_allclose(table.weight[i], rows[ids].mean(axis=0), rtol=1e-6)
+    assert table["</s>"].tolist() == rows[0].tolist()
+    ids = [3 + fnv1a(ngram) % 4 for ngram in ngrams(b"dog", 2, 3)]
+    np.testing.assert_allclose(table["dog"], rows[ids].mean(axis=0), rtol=1e-6)
+    assert geometry.resolve(table, "dog").tokens == ("<d", "<do", "do", "dog", "og", "og>", "g>")
+    assert table.output.tolist() == matrix(3, 2, 100).tolist()
+    with pytest.raises(VocabError):
+        table[""]
+
+
+def test_provenance_says_how_the_model_was_trained(write):
+    assert load(write("m.bin", model())).provenance["read_from"] == {
+        "file": "m.bin",
+        "format": "fasttext",
+        "version": 12,
+        **OPTIONS,
+        "loss": "ns",
+        "model": "sg",
+        "tokens_of_text": 15,
+    }
+
+
+def test_the_whole_model(write):
+    found = open_model(write("m.bin", model(labels=[("__label__é", 2)])))
+    assert (list(found.words), found.counts.tolist()) == (["</s>", "cat", "né"], [7, 5, 3])
+    assert (list(found.labels), found.label_counts.tolist()) == (["__label__é"], [2])
+    assert isinstance(found.input, np.memmap)
+    assert isinstance(found.output, np.memmap)
+    table = load(found.path)
+    for word in ["</s>", "cat", "né", "dog"]:
+        np.testing.assert_array_equal(found.vector(word), table[word])
+    assert found.vector("") is None
+    assert found.ngrams("né") == ["<n", "<né", "né", "né>", "é>"]
+    assert isinstance(table.output, np.memmap)
+    assert isinstance(table.subwords.rows, np.memmap)
+
+
+@pytest.mark.parametrize("options", [{"maxn": 0}, {"bucket": 0}, {"minn": 4}])
+def test_without_ngrams_the_rows_are_the_files_own(write, options):
+    path = write("m.bin", model(**options))
+    table = load(path)
+    assert table.subwords is None
+    assert isinstance(table.weight, np.memmap)
+    assert table.weight.tolist() == matrix(3, 2, 1).tolist()
+    with pytest.raises(VocabError):
+        table["dog"]
+    found = open_model(path)
+    assert (found.vector("dog"), found.ngrams("dog")) == (None, [])
+    assert found.vector("cat").tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"loss": 1}, "a hierarchical softmax's rows belong to nodes of its tree"),
+        ({"model": 3, "loss": 3, "labels": [("__label__a", 1)]}, "its rows belong to 1 label"),
+    ],
+)
+def test_output_rows_that_belong_to_no_word_are_left_out_and_said_so(write, settings, reason):
+    table = load(write("m.bin", model(**settings)))
+    assert table.output is None
+    assert table.provenance["read_from"]["output_left_out"] == reason
+
+
+@pytest.mark.parametrize("settings", [{"loss": 2}, {"loss": 3}, {"loss": 4}, {"loss": 3, "model": 1}])
+def test_output_rows_that_belong_to_words_are_kept(write, settings):
+    assert load(write("m.bin", model(**settings))).output.tolist() == matrix(3, 2, 100).tolist()
+
+
+def test_a_classifier_of_version_11_has_no_ngrams(write):
+    """fastText itself reads it so: they came to classifiers with version 12."""
+    labels = [("__label__a", 1)]
+    assert load(write("m.bin", model(version=11, model=3, labels=labels))).subwords is None
+    assert load(write("m.bin", model(version=12, model=3, labels=labels))).subwords is not None
+    assert load(write("m.bin", model(version=11))).subwords is not None
+
+
+def test_a_model_of_2016_has_neither_magic_nor_flags(write):
+    old, new = load(write("old.bin", model(version=None))), load(write("new.bin", model()))
+    np.testing.assert_array_equal(old.weight[1:], new.weight[1:])
+    np.testing.assert_array_equal(old.output, new.output)
+    assert "version" not in old.provenance["read_from"]
+
+
+def test_an_unpruned_model_that_says_0_ngrams_are_kept_is_read_whole(write):
+    """fastText 0.1 wrote 0 where -1 was meant (its issue 332); the matrix has every row."""
+    parts = model_parts() | {"pruned": struct.pack("<q", 0)}
+    whole = load(write("m.bin", b"".join(parts.values())))
+    np.testing.assert_array_equal(whole.weight, load(write("n.bin", model())).weight)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 9])
+def test_a_limit_gives_the_first_words(write, limit):
+    path = write("m.bin", model())
+    part, whole = load(path, limit=limit), load(path)
+    assert len(part) == min(limit, 3)
+    assert list(part.vocab) == list(whole.vocab)[:limit]
+    np.testing.assert_array_equal(part.weight, whole.weight[:limit])
+    np.testing.assert_array_equal(part.output, whole.output[:limit])
+    np.testing.assert_array_equal(part["dog"], whole["dog"])
+
+
+def test_words_past_the_limit_are_not_checked(write):
+    parts = model_parts(words=[("a", 1), (b"\xff", 1)])
+    path = write("m.bin", b"".join(parts.values()))
+    assert list(load(path, limit=1).vocab) == ["a"]
+    with pytest.raises(TableFormatError, match="word 2"):
+        load(path, limit=2)
+
+
+@pytest.mark.parametrize("pack", ["gzip", "zip"])
+@pytest.mark.parametrize("options", [{}, {"maxn": 0}])
+def test_a_packed_model_is_the_same_table(write, tmp_path, pack, options):
+    plain = load(write("m.bin", model(**options)))
+    if pack == "gzip":
+        path = write("m.bin.gz", gzip.compress(model(**options)))
+    else:
+        path = tmp_path / "all.zip" / "m.bin"
+        with zipfile.ZipFile(path.parent, "w") as archive:
+            archive.writestr("m.bin", model(**options))
+    for table in (load(path), load(Source(path))):
+        np.testing.assert_array_equal(table.weight, plain.weight)
+        np.testing.assert_array_equal(table.output, plain.output)
+        assert list(table.vocab) == list(plain.vocab)
+
+
+def test_words_that_are_no_text(write):
+    words = [("a", 1), (b"caf\xe9", 1), (b"caf\xe8", 1)]
+    path = write("m.bin", model(words=words))
+    at = path.read_bytes().index(b"caf\xe9")
+    with pytest.raises(TableFormatError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}, word 2 (byte {at}): the token b'caf\\xe9' is not UTF-8")
+    replaced = load(path, errors="replace")
+    assert list(replaced.vocab) == ["a", "caf\ufffd", "caf\ufffd"]
+    assert replaced.provenance["read_from"]["replaced_tokens"] == 2
+    assert replaced.provenance["read_from"]["repeated_tokens"] == 1
+    kept = load(path, errors="surrogateescape")
+    assert list(kept.vocab) == ["a", "caf\udce9", "caf\udce8"]
+    np.testing.assert_array_equal(replaced.weight, kept.weight)  # of the file's bytes, whatever their text
+    ids = [1] + [3 + fnv1a(ngram) % 4 for ngram in ngrams(b"caf\xe9", 2, 3)]
+    np.testing.assert_allclose(kept.weight[1], matrix(7, 2, 1)[ids].mean(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "word", ["a b", "\u00a0", "\n", "", "\t", "a" * 65_536], ids=lambda word: repr(word)[:9]
+)
+def test_awkward_words_come_back(write, word, tmp_path):
+    table = load(write("m.bin", model(words=[("a", 1), (word, 1)])))
+    assert list(table.vocab) == ["a", word]
+    native.save(table, tmp_path / "t")
+    again = native.load(tmp_path / "t")
+    assert list(again.vocab) == ["a", word]
+    np.testing.assert_array_equal(again["dog"], table["dog"])
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("version", 13, "(byte 4): version 13; versions 11 and 12 are read"),
+        ("dim", 0, "(byte 8): option dim is 0"),
+        ("dim", -1, "option dim is -1"),
+        ("dim", 3, "the input matrix has 7 rows of 2, where 7 of 3 belong"),
+        ("loss", 5, "option loss is 5"),
+        ("loss", 0, "option loss is 0"),
+        ("model", 4, "option model is 4"),
+        ("model", 3, "the output matrix has 3 rows of 2, where 0 of 2 belong"),
+        ("bucket", -1, "option bucket is -1"),
+        ("bucket", 5, "the input matrix has 7 rows of 2, where 8 of 2 belong"),
+        ("minn", -1, "option minn is -1"),
+        ("maxn", -1, "option maxn is -1"),
+        ("maxn", 101, "n-grams of up to 101 characters; 100 are the most"),
+        ("t", float("nan"), "option t is nan"),
+        ("entries", 4, "4 entries of 3 words and 0 labels"),
+        ("entries", -1, "-1 entries of 3 words"),
+        ("words", 0, "3 entries of 0 words"),
+        ("words", 2, "3 entries of 2 words"),
+        ("labels", -1, "3 words and -1 labels"),
+        ("tokens", -1, "-1 tokens of text"),
+        ("pruned", 5, "5 of its n-grams are kept, the others pruned"),
+        ("pruned", -2, "-2 pruned n-grams"),
+        ("count 1", -5, "entry 2 of 3 is of type 0, has count -5"),
+        ("type 1", 1, "entry 2 of 3 is of type 1"),
+        ("type 1", 2, "entry 2 of 3 is of type 2"),
+        ("input quantized", 1, "is a quantized fastText model (.ftz): its input matrix is quantized"),
+        ("input quantized", 2, "whether the input matrix is quantized must be 0 or 1, found 2"),
+        ("output quantized", 1, "its output matrix is quantized"),
+        ("input rows", 8, "the input matrix has 8 rows of 2, where 7 of 2 belong"),
+        ("input rows", 2**62, "has 4,611,686,018,427,387,904 rows of 2"),
+        ("input dim", 3, "the input matrix has 7 rows of 3, where 7 of 2 belong"),
+        ("output rows", 2, "the output matrix has 2 rows of 2, where 3 of 2 belong"),
+        ("output dim", -2, "the output matrix has 3 rows of -2"),
+    ],
+)
+def test_each_number_is_held_against_the_others(write, part, value, message):
+    parts = model_parts()
+    layout = {1: "<b", 4: "<i", 8: "<d" if part == "t" else "<q"}[len(parts[part])]
+    parts[part] = struct.pack(layout, value)
+    with pytest.raises(TableFormatError) as error:
+        load(write("m.bin", b"".join(parts.values())))
+    assert message in str(error.value)
+    assert str(error.value).startswith(str(error.value).split(" ")[0])
+    assert "m.bin" in str(error.value)
+
+
+HUGE = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"dim": struct.pack("<i", HUGE), "input dim": struct.pack("<q", HUGE)},
+            "needs 60,129,542,116 bytes",
+        ),
+        (
+            {"bucket": struct.pack("<i", HUGE), "input rows": struct.pack("<q", HUGE + 3)},
+            "needs 17,179,869,200 bytes",
+        ),
+        ({"entries": struct.pack("<i", HUGE), "words": struct.pack("<i", HUGE)}, "entries can't lie in the"),
+        ({"entries": struct.pack("<i", 9), "words": struct.pack("<i", 9)}, "entry 4 of 9"),
+        ({"word 0": b"</s>"}, "is of type"),
+        ({"word 2": b"a" * 65_537 + b"\0"}, "has count 3 and 65,537 bytes"),
+        ({"word 1": b"a" * 3_000_000}, "entry 2 of 3 has no end, or more than 65,536 bytes"),
+        ({"output numbers": b"\0" * 20}, "needs 24 bytes, and 20 are left"),
+        ({"output numbers": b"\0" * 25}, "1 byte after the output matrix, the last part"),
+    ],
+)
+def test_nothing_is_allocated_because_the_file_says_so(write, settings, message):
+    with pytest.raises(TableFormatError) as error:
+        load(write("m.bin", b"".join((model_parts() | settings).values())))
+    assert message in str(error.value)
+
+
+def test_a_file_cut_anywhere_is_refused(write):
+    data = model()
+    for end in range(len(data)):
+        with pytest.raises(TableFormatError, match=r"m\.bin"):
+            load(write("m.bin", data[:end]))
+
+
+@pytest.mark.parametrize("options", [{"maxn": 0}, {}])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_vector_with_nan_is_named(write, options, bad):
+    numbers = matrix(7, 2, 1)
+    numbers[1, 1] = bad
+    parts = model_parts(**options) | {"input numbers": numbers.tobytes()}
+    path = write("m.bin", b"".join(parts.values()))
+    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'cat', holds NaN"):
+        load(path)
+    assert len(load(path, limit=1)) == 1
+    with pytest.raises(TableFormatError, match=r"'cat' hold NaN"):
+        open_model(path).vector("cat")
+
+
+def test_an_ngram_row_with_nan_is_named_by_the_first_word_that_has_it(write):
+    numbers = matrix(7, 2, 1)
+    numbers[3:] = np.nan
+    path = write("m.bin", b"".join((model_parts() | {"input numbers": numbers.tobytes()}).values()))
+    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'cat', holds NaN"):
+        load(path)
+    with pytest.raises(TableFormatError, match="n-grams of 'dog' hold NaN"):
+        load(path, limit=1)["dog"]
+
+
+def test_the_end_of_a_line_has_ngrams_in_the_first_models_alone(write):
+    new, old = open_model(write("m.bin", model())), open_model(write("old.bin", model(version=None)))
+    assert new.vector("</s>").tolist() == load(new.path)["</s>"].tolist() == [1, 2]
+    ids = [0] + [3 + fnv1a(ngram) % 4 for ngram in ngrams(b"</s>", 2, 3)]
+    np.testing.assert_allclose(old.vector("</s>"), matrix(7, 2, 1)[ids].mean(axis=0), rtol=1e-6)
+    np.testing.assert_array_equal(load(old.path)["</s>"], old.vector("</s>"))
+    absent = open_model(write("absent.bin", model(words=[("a", 1)])))
+    assert absent.vector("</s>") is None
+
+
+def test_a_word_with_too_many_ngrams_is_named(write):
+    path = write("m.bin", model(words=[("a", 1), ("b" * 65_536, 1)], minn=1, maxn=17))
+    with pytest.raises(TableFormatError, match="word 2 has 65,536 bytes, and more than 1,048,576 n-grams"):
+        load(path)
+
+
+def test_what_is_a_model():
+    assert is_model(model())
+    assert is_model(model(version=None))
+    assert not is_model(b"400000 300\nthe " + bytes(200))
+    assert not is_model(b"\x93NUMPY" + bytes(200))
+    assert not is_model(bytes(200))
+    assert not is_model(model(version=None)[:71])
+    assert not is_model(b"")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"dim": 0},
+        {"dim": 1 << 20},
+        {"ws": 0},
+        {"loss": 9},
+        {"model": 9},
+        {"bucket": -1},
+        {"maxn": -1},
+        {"t": np.inf},
+    ],
+    ids=str,
+)
+def test_what_has_no_magic_must_be_possible(write, option):
+    data = b"".join((model_parts(version=None) | {k: _packed(k, v) for k, v in option.items()}).values())
+    assert not is_model(data)
+    with pytest.raises(TableFormatError, match="is no fastText model"):
+        load(write("m.bin", data))
+
+
+def _packed(name, value):
+    return struct.pack("<d" if name == "t" else "<i", value)
+
+
+FIXTURES = {
+    "crime-and-punishment.bin": {"</s>"},
+    "lee_fasttext.bin": set(),  # of 2016, when it had some
+    "lee_fasttext_new.bin": {"</s>"},
+    "toy-model.bin": set(),
+    "toy-model-pretrained.bin": set(),
+    "non_ascii_fasttext.bin": set(),
+}
+UNKNOWN = ["unknownword", "ЛИЦ", "né", "😀"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FIXTURES)
+def test_gensims_fixtures_are_the_same_vectors_and_unknown_words_too(name):
+    """But for "</s>", to which gensim gives n-grams: fastText has none there since 2017 (its .vec files
+    show it).
+    """
+    table, theirs = load(datapath(name)), load_facebook_vectors(datapath(name))
+    assert list(table.vocab) == theirs.index_to_key
+    wrong = [i for i, word in enumerate(table.vocab) if word in FIXTURES[name]]
+    right = np.setdiff1d(np.arange(len(table)), wrong)
+    np.testing.assert_allclose(table.weight[right], theirs.vectors[right], rtol=1e-5, atol=1e-6)
+    assert not any(np.allclose(table.weight[i], theirs.vectors[i]) for i in wrong)
+    for word in UNKNOWN:
+        np.testing.assert_allclose(table[word], theirs[word], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["crime-and-punishment.bin", "lee_fasttext.bin", "toy-model.bin"])
+def test_gensims_fixtures_have_the_same_output_and_counts(name):
+    found, theirs = open_model(datapath(name)), load_facebook_model(datapath(name))
+    np.testing.assert_array_equal(found.output, theirs.syn1neg)
+    np.testing.assert_array_equal(found.input[len(found.words) :], theirs.wv.vectors_ngrams)
+    assert found.counts.tolist() == [theirs.wv.get_vecattr(word, "count") for word in found.words]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gensims_fixture_in_cp852_keeps_its_bytes_and_their_ngrams():
+    """gensim writes what is no UTF-8 as ``\\x82``, four characters, and takes the n-grams of these: its
+    vectors of 69 words are not the model's.
+    """
+    path = datapath("cp852_fasttext.bin")
+    with pytest.raises(TableFormatError, match="is not UTF-8"):
+        load(path)
+    table, theirs = load(path, errors="surrogateescape"), load_facebook_vectors(path)
+    escaped = [
+        word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for word in table.vocab
+    ]
+    assert escaped == theirs.index_to_key
+    text = np.array([word.isprintable() for word in table.vocab])
+    assert (len(text), (~text).sum()) == (171, 69)
+    np.testing.assert_allclose(table.weight[text], theirs.vectors[text], rtol=1e-5, atol=1e-6)
+    replaced = load(path, errors="replace")
+    assert replaced.provenance["read_from"]["replaced_tokens"] == 69
+    assert replaced.provenance["read_from"]["repeated_tokens"] == 6
+
+
+def test_gensims_fixture_of_a_classifier_which_gensim_does_not_read():
+    """fastText's own .vec file of it holds its words' vectors, to five digits."""
+    table = load(datapath("pang_lee_polarity_fasttext.bin"), errors="surrogateescape")
+    lines = Path(datapath("pang_lee_polarity_fasttext.vec")).read_bytes().split(b"\n")[1:-1]
+    assert [line.split(b" ")[0].decode("utf-8", "surrogateescape") for line in lines] == list(table.vocab)
+    written = np.array([line.split()[-100:] for line in lines], np.float32)
+    np.testing.assert_allclose(table.weight, written, rtol=1e-4)
+    assert (table.output, table.subwords) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["crime-and-punishment", "lee_fasttext", "toy-model"])
+def test_vectors_are_those_that_fasttext_wrote_beside_the_model(name):
+    lines = Path(datapath(f"{name}.vec")).read_text(encoding="utf-8").split("\n")[1:-1]
+    table = load(datapath(f"{name}.bin"))
+    assert [line.split(" ")[0] for line in lines] == list(table.vocab)
+    written = np.array([line.split()[1:] for line in lines], np.float32)
+    np.testing.assert_allclose(table.weight, written, rtol=1e-4, atol=1e-6)
+
+
+# What fastText 0.9.2 gives for crime-and-punishment.bin and toy-model.bin (its Python package)
+FASTTEXT_GIVES = {
+    "crime-and-punishment.bin": {
+        "</s>": [0.19648102, 0.14883801, 0.069312185, 0.03630019, -0.09717959],
+        "не": [0.011162816, 0.02186116, 0.14600176, 0.05529371, -0.012681567],
+        "a": [-0.049920328, -0.030803688, -0.066686876, -0.022117563, 0.08852083],
+        "unknownword": [0.010535566, 0.037196826, 0.025298879, 0.11161098, 0.03931654],
+        "ЛИЦ": [-0.06571102, -0.006706874, 0.05489832, 0.0660048, -0.03198921],
+    },
+    "toy-model.bin": {
+        "anarchism": [0.053744365, 0.16173856, 0.08507219, -0.16948241, 0.0606516],
+        "né": [0.091542535, 0.10627737, 0.040549144, -0.19156936, 0.08100888],
+        "😀": [-0.16795678, 0.034248374, 0.00023404202, -0.2045787, -0.05583073],
+    },
+}
+
+
+@pytest.mark.parametrize("name", FASTTEXT_GIVES)
+def test_known_and_unknown_words_are_bit_for_bit_fasttexts(name):
+    table, whole = load(datapath(name)), open_model(datapath(name))
+    for word, expected in FASTTEXT_GIVES[name].items():
+        np.testing.assert_array_equal(table[word], np.array(expected, np.float32))
+        np.testing.assert_array_equal(whole.vector(word), np.array(expected, np.float32))
+
+
+_PEAK = """
+import json, sys
+from tokenspace.formats import fasttext
+def peak():
+    with open("/proc/self/status") as status:
+        fields = dict(line.split(":", 1) for line in status)
+    return {name: int(fields[name].split()[0]) / 1024 for name in ("VmHWM", "RssAnon")}
+fasttext.load(sys.argv[2])
+before = peak()
+table = fasttext.load(sys.argv[1])
+after = peak()
+print(json.dumps([len(table), {name: after[name] - before[name] for name in after}]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="peak memory is read from Linux's /proc")
+def test_only_the_table_itself_takes_memory_of_its_own(tmp_path, write):
+    """gensim#2724: of the file's 78 MB, the 38 MB of the output are not even read; of the input's 38 MB,
+    pages are lent by the system. The words' vectors are all that is held.
+    """
+    words = [(f"w{i}", 1) for i in range(100_000)]
+    path = write("m.bin", model(words=words, dim=100, bucket=1000))
+    script = subprocess.run(
+        [sys.executable, "-c", _PEAK, str(path), str(write("small.bin", model()))],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    rows, grown = json.loads(script.stdout)
+    vectors = rows * 100 * 4 / 2**20
+    assert rows == 100_000
+    assert grown["RssAnon"] < vectors + 12
+    assert grown["VmHWM"] < 2 * vectors + 30
