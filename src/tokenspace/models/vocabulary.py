@@ -11,7 +11,7 @@ import numpy as np
 
 from tokenspace import tokenizer_files
 from tokenspace.errors import CheckpointError, TableFormatError
-from tokenspace.source import Source, exists
+from tokenspace.source import Source
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import BERT_SPECIAL
 from tokenspace.vocab import Vocab, placeholder
@@ -88,19 +88,28 @@ def for_file(
     if named is not None:
         return _named(Path(named), rows, errors, limit)
     lines = source.beside(Path(source.path.name.removesuffix(".gz")).stem + LINES)
-    if exists(lines):
+    if _is_there(lines):
         return _lines(lines, rows, errors, limit), None
     folder = source.path.parent
     if any(os.path.isfile(folder / name) for name in tokenizer_files.TOKENIZER_FILES):
         vocab, tokenizer = vocabulary(folder)
         return fitted(vocab, rows, folder, limit), tokenizer
-    if exists(folder / tokenizer_files.JSON):  # of the same archive
+    if _is_there(folder / tokenizer_files.JSON):  # of the same archive
         return _described(Source(folder / tokenizer_files.JSON), rows, limit)
     raise TableFormatError(
         f"{source.path} names no tokens for its {rows:,} rows, and beside it is neither {lines.name} (a "
         "token a line) nor tokenizer.json, vocab.txt, or vocab.json and merges.txt; put one there, or name "
         "it: load_file(path, vocab=...)"
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file, or such a member of an archive."""
+    try:
+        Source(path)
+    except TableFormatError:
+        return False
+    return True
 
 
 def _named(path: Path, rows: int, errors: Errors, limit: int | None) -> tuple[Vocab, Tokenizer | None]:
