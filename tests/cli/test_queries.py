@@ -2,12 +2,14 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import tokenspace as ts
 from tokenspace.cli import main
 from tokenspace.cli.console import number, shown
+from tokenspace.subwords import Subwords
 
 
 def run(*arguments: str, stdin: str | None = None):
@@ -60,6 +62,25 @@ def test_pieces_are_shown(minilm_folder):
     assert "unhappiness = mean(un ##ha ##pp ##iness)" in shown
     answer = run("neighbors", "unhappiness", "-t", str(minilm_folder))
     assert "unhappiness = mean of the rows of un ##ha ##pp ##iness" in answer.stderr
+
+
+def test_a_word_of_ngrams_shows_the_first_and_their_number(tmp_path):
+    rows = np.arange(40, dtype=np.float32).reshape(20, 2)
+    table = ts.Table(rows[1:3], ts.Vocab(["cat", "dog"]), subwords=Subwords(rows, 3, 4))
+    ts.save(table, tmp_path / "t.safetensors")
+    at = ("-t", str(tmp_path / "t.safetensors"))
+    (result,) = lines("similarity", "cats", "a", *at)
+    assert result["a"] == ["<ca", "<cat", "cat", "cats", "ats", "ats>", "ts>"]
+    assert result["b"] == ["<a>"]
+    assert "cats = mean(<ca <cat cat cats ats ats> ts>)  <a>" in run("similarity", "cats", "a", *at).stdout
+    assert (
+        "elephant = mean(<el <ele ele elep lep leph … 15 in all)"
+        in run("similarity", "elephant", "cat", *at).stdout
+    )
+    answer = run("neighbors", "elephant", *at)
+    assert answer.stderr == "elephant = mean of the rows of <el <ele ele elep lep leph … 15 in all\n"
+    assert len(answer.stdout.splitlines()) == 2
+    assert run("neighbors", "a", *at).stderr == "a = mean of the rows of <a>\n"
 
 
 def test_several_words_are_composed_too():

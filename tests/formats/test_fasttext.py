@@ -323,6 +323,8 @@ def test_the_end_of_a_line_has_ngrams_in_the_first_models_alone(write):
     np.testing.assert_array_equal(load(old.path)["</s>"], old.vector("</s>"))
     absent = open_model(write("absent.bin", model(words=[("a", 1)])))
     assert absent.vector("</s>") is None
+    assert new.ngrams("</s>") == []
+    assert old.ngrams("</s>")[:2] == ["<<", "<</"]
 
 
 def test_a_word_with_too_many_ngrams_is_named(write):

@@ -27,6 +27,8 @@ k_option = click.option(
     "-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many to show."
 )
 
+_PIECES = 8  # shown of a word; of more only the first
+
 
 def echo_json(value: Any) -> None:
     """One line of JSON. A byte that is no UTF-8 leaves as a ``\\udcXX`` escape, which JSON can hold."""
@@ -36,6 +38,17 @@ def echo_json(value: Any) -> None:
 def note(message: str) -> None:
     """A remark for the person, on stderr, so that stdout holds the answer alone."""
     click.echo(one_line(message), err=True)
+
+
+def pieces_shown(pieces: Sequence[str]) -> str:
+    """The pieces of a word, safe to show; of many, as n-grams of characters are, the first and their number.
+
+    >>> pieces_shown(["un", "##ha"]), pieces_shown(["<ab"] * 14)
+    ('un ##ha', '<ab <ab <ab <ab <ab <ab … 14 in all')
+    """
+    if len(pieces) <= _PIECES:
+        return " ".join(map(shown, pieces))
+    return f"{' '.join(map(shown, pieces[:6]))} … {len(pieces):,} in all"
 
 
 def texts(given: Sequence[str], what: str) -> Iterator[str]:

@@ -4,7 +4,17 @@ from typing import Literal
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, k_option, note, number, shown, table_option, texts
+from tokenspace.cli.console import (
+    echo_json,
+    json_option,
+    k_option,
+    note,
+    number,
+    pieces_shown,
+    shown,
+    table_option,
+    texts,
+)
 
 
 @click.command()
@@ -39,8 +49,8 @@ def neighbors(
     for word in texts(token, "a TOKEN"):
         query = geometry.resolve(table, word)
         hits = geometry.neighbors(table, query.word, k, metric=metric, center=center)
-        if len(query.ids) > 1:
-            note(f"{shown(word)} = mean of the rows of {' '.join(map(shown, query.tokens))}")
+        if len(query.ids) != 1:  # none: its n-grams are no rows of the table
+            note(f"{shown(word)} = mean of the rows of {pieces_shown(query.tokens)}")
         elif not token and not as_json:
             note(f"{shown(word)}:")
         if not query.vector.any():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, number, shown, table_option, words
+from tokenspace.cli.console import echo_json, json_option, number, pieces_shown, shown, table_option, words
 
 
 @click.command()
@@ -29,4 +29,4 @@ def similarity(pair: tuple[str, ...], source: str, as_json: bool) -> None:
 def _composed(word: str, pieces: tuple[str, ...]) -> str:
     if len(pieces) == 1:
         return shown(pieces[0])
-    return f"{shown(word)} = mean({' '.join(map(shown, pieces))})"
+    return f"{shown(word)} = mean({pieces_shown(pieces)})"

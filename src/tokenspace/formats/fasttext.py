@@ -127,7 +127,7 @@ class FastText:
 
     def ngrams(self, word: str) -> list[str]:
         """The n-grams of ``word``'s characters; empty if the model was trained without."""
-        return [] if self.subwords is None else self.subwords.ngrams(word)
+        return [] if self.subwords is None or word == self.alone else self.subwords.ngrams(word)
 
 
 def is_model(head: bytes) -> bool:
