@@ -13,6 +13,7 @@ or a dict with such a dict inside). The table is, in this order:
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -144,11 +145,7 @@ def _by_config(source: Source, tensors: dict[str, TensorInfo]) -> tuple[TensorIn
 
 def _by_family(matrices: dict[str, TensorInfo]) -> tuple[TensorInfo, TensorInfo | None] | None:
     """The one tensor that a family calls its input table, and the head by those families' name for it."""
-    found: dict[str, set[str]] = {}
-    for family in FAMILIES:
-        for name in matrices:
-            if name == family.token or name.endswith("." + family.token):
-                found.setdefault(name, set()).add(family.head)
+    found = bearing_family_names(matrices)
     if not found:
         return None
     first, *others = (matrices[name] for name in found)
@@ -157,6 +154,20 @@ def _by_family(matrices: dict[str, TensorInfo]) -> tuple[TensorInfo, TensorInfo 
     heads = {name: matrices[name] for name in set().union(*found.values()) if name in matrices}
     heads = {name: head for name, head in heads.items() if name not in found}
     return first, next(iter(heads.values())) if len(heads) == 1 else None
+
+
+def bearing_family_names(names: Iterable[str]) -> dict[str, set[str]]:
+    """Those of ``names`` that end as some family calls its input table, with those families' heads.
+
+    >>> bearing_family_names(["module.transformer.wte.weight", "module.transformer.h.0.ln_1.weight"])
+    {'module.transformer.wte.weight': {'lm_head.weight'}}
+    """
+    found: dict[str, set[str]] = {}
+    for name in names:
+        for family in FAMILIES:
+            if name == family.token or name.endswith("." + family.token):
+                found.setdefault(name, set()).add(family.head)
+    return found
 
 
 def _numbers(tensor: TensorInfo, limit: int | None) -> Array:
