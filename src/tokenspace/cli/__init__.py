@@ -15,6 +15,7 @@ from tokenspace.cli.analogy import analogy
 from tokenspace.cli.convert import convert
 from tokenspace.cli.embed import embed
 from tokenspace.cli.evaluate import evaluate
+from tokenspace.cli.explore import explore
 from tokenspace.cli.heatmap import heatmap
 from tokenspace.cli.inspect import inspect
 from tokenspace.cli.loss import loss
@@ -92,6 +93,7 @@ for _verb in (
     evaluate,
     heatmap,
     norms,
+    explore,
     params,
     inspect,
     train,

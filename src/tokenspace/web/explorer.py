@@ -1,0 +1,368 @@
+"""What the page asks of a table, one method a question; every answer is plain JSON values.
+
+Words, ids and numbers arrive as a person or a stranger sent them: each method checks what it takes, and
+``TokenspaceError`` says what was wrong. All may be called from several threads at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenspace import __version__, formats
+from tokenspace.errors import CheckpointError, ShapeError, VocabError
+from tokenspace.geometry.analogy import Method
+from tokenspace.geometry.compose import Resolved, resolve
+from tokenspace.geometry.neighbors import Hit, Metric, neighbors
+from tokenspace.geometry.similarity import similarity
+from tokenspace.plots import Heatmap, Norms
+from tokenspace.plots.norms import KINDS
+from tokenspace.shown import number
+from tokenspace.table import Table
+from tokenspace.walk import Pipeline
+from tokenspace.web import walks
+from tokenspace.web.answers import packed
+from tokenspace.web.facts import facts
+from tokenspace.web.jobs import Jobs, Progress, Running
+from tokenspace.web.plotly_script import has_plotly
+from tokenspace.web.spelling import Spellings
+from tokenspace.web.views import Views
+
+LONGEST_WORD = 2_000  # characters
+MOST_HITS = 1_000
+MOST_ROWS = 64  # of a heat map
+MOST_REMOVED = 64
+MOST_CLUSTERS = 1_000
+LARGEST_SEED = 2**32 - 1
+
+Answer = dict[str, Any]
+Word = str | int  # as typed, or a row's id
+
+
+class Explorer:
+    """Answers the page's questions about ``table``.
+
+    ``own`` is a checkpoint's layer; without it the walk sets the table under ``recipe``. ``seed`` draws what
+    a recipe learns and a plain table lacks. ``note`` is told with the table's facts.
+
+    >>> explorer = Explorer.open("wordnet")
+    >>> [hit["token"] for hit in explorer.neighbors("king", k=2)["hits"]]
+    ['kings', 'queen']
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        own: Pipeline | None = None,
+        name: str = "table",
+        recipe: str | None = None,
+        seed: int = 0,
+        note: str | None = None,
+    ):
+        self.table = table
+        self.name = name
+        self.note = note
+        self.walks = walks.Walks(table, own, recipe, seed)
+        self._views = Views(table)
+        self._jobs = Jobs()
+        self._lock = threading.Lock()
+        self._norms: Norms | None = None
+        self._spellings: Spellings | None = None
+
+    @classmethod
+    def open(
+        cls, source: str | os.PathLike[str] = "wordnet", recipe: str | None = None, seed: int = 0
+    ) -> Explorer:
+        """Open a table (see ``formats.load``); a checkpoint of a known family walks through its own layer."""
+        name = source if source in formats.BUILT_IN else Path(source).absolute().name
+        own, note = None, None
+        if recipe is None and source not in formats.BUILT_IN and os.path.isdir(source):
+            try:
+                own = Pipeline.open(source)
+            except VocabError:
+                pass  # no tokenizer: its rows can be looked at all the same
+            except CheckpointError as error:
+                note = f"its own layer can't be set up: {error}"
+        table = formats.load(source) if own is None else own.table
+        return cls(table, own, str(name), recipe, seed, note)
+
+    def facts(self) -> Answer:
+        """What the table is."""
+        from tokenspace.geometry.projection import available
+
+        table = self.table
+        recipes = self.walks.recipes
+        return {
+            "name": self.name,
+            "rows": len(table),
+            "dim": table.dim,
+            "dtype": str(table.weight.dtype),
+            "tokenizer": None if table.tokenizer is None else table.tokenizer.kind,
+            "encoding": table.vocab.encoding,
+            "recipe": self.walks.recipe,
+            "recipes": recipes,
+            "pairs": bool(recipes and recipes[0]["pairs"]),
+            "walk": self.walks.why_not,
+            "note": self.note,
+            "provenance": facts(table.provenance),
+            "methods": available(),
+            "kinds": list(KINDS),
+            "plotly": has_plotly(),
+            "offline": False,
+            "examples": [],
+            "limits": {
+                "text": walks.LONGEST_TEXT,
+                "tokens": walks.MOST_TOKENS,
+                "word": LONGEST_WORD,
+                "k": MOST_HITS,
+                "rows": MOST_ROWS,
+                "remove": min(MOST_REMOVED, min(table.dim, len(table)) - 1),
+                "clusters": MOST_CLUSTERS,
+            },
+            "version": __version__,
+        }
+
+    def tokens(self) -> Answer:
+        """Every token, its kind, its row's length, and whether it only stands for a row without one."""
+        with self._lock:
+            if self._norms is None:
+                self._norms = Norms.of(self.table)
+        placeholder = np.zeros(len(self.table), np.uint8)
+        placeholder[self.table.vocab.placeholders()] = 1
+        return {
+            "tokens": list(self.table.vocab),
+            "kind": packed(self._norms.kinds, "u8"),
+            "norm": packed(self._norms.lengths),
+            "placeholder": packed(placeholder, "u8"),
+        }
+
+    def walk(
+        self,
+        text: str,
+        pair: str | None = None,
+        recipe: str | None = None,
+        predict: bool = False,
+        gradient: bool = False,
+    ) -> Answer:
+        """A text's way through the layer; see ``Walks.document``."""
+        return self.walks.document(text, pair, recipe, predict, gradient)
+
+    def map(
+        self,
+        method: str = "pca",
+        dims: int = 2,
+        seed: int = 0,
+        center: bool | None = None,
+        remove: int = 0,
+    ) -> Answer | Running:
+        """Each row's place on a map."""
+        asked = self._map_asked(method, dims, seed, center, remove)
+        made = self._jobs.result(asked, lambda progress: self._projected(asked, progress))
+        if isinstance(made, Running):
+            return made
+        projection, seconds = made
+        return {
+            **projection.provenance(),
+            "axes": list(projection.axes),
+            "points": [packed(axis) for axis in projection.coordinates.T],
+            "seconds": round(seconds, 3),
+        }
+
+    def clusters(self, k: int | None = None, seed: int = 0) -> Answer | Running:
+        """Groups of rows, each named by the tokens nearest its center."""
+        from tokenspace.geometry.clusters import Clusters, clusters
+
+        most = min(MOST_CLUSTERS, len(self.table))
+        options = {} if k is None else {"k": _within("k", k, 1, most)}
+        _within("seed", seed, 0, LARGEST_SEED)
+
+        def compute(progress: Progress) -> Clusters:
+            return clusters(self.table, seed=seed, progress=progress, **options)
+
+        made = self._jobs.result(("clusters", k, seed), compute)
+        if isinstance(made, Running):
+            return made
+        groups = zip(made.names, made.sizes.tolist(), made.nearest.tolist(), strict=True)
+        return {
+            "k": len(made.names),
+            "seed": made.seed,
+            "label": packed(made.labels, "i32"),
+            "clusters": [
+                {"name": name, "size": size, "tokens": [self._token(i) for i in near if i >= 0]}
+                for name, size, near in groups
+            ],
+            "settings": made.settings,
+            "versions": made.versions,
+        }
+
+    def kept(
+        self,
+        method: str = "pca",
+        dims: int = 2,
+        seed: int = 0,
+        center: bool | None = None,
+        remove: int = 0,
+        k: int = 10,
+    ) -> Answer | Running:
+        """The share of each row's ``k`` nearest that are its nearest on the map, too."""
+        from tokenspace.geometry.kept import Kept, kept
+
+        asked = self._map_asked(method, dims, seed, center, remove)
+        _within("k", k, 1, 100)
+
+        def compute(progress: Progress) -> Kept:
+            projection, _ = self._jobs.done(asked, lambda: self._projected(asked, progress))
+            return kept(self._views.under(), projection, k=k, progress=progress)
+
+        made = self._jobs.result(("kept", asked, k), compute)
+        if isinstance(made, Running):
+            return made
+        share = np.where(np.isnan(made.share), np.float32(-1), made.share)
+        return {
+            "share": packed(share),
+            "mean": number(made.mean),
+            "k": made.k,
+            "measured": made.measured,
+            "metric": made.metric,
+        }
+
+    def neighbors(
+        self, word: Word, k: int = 10, metric: Metric = "cosine", center: bool = False, remove: int = 0
+    ) -> Answer:
+        """The rows nearest to a word's, or to the row of an id."""
+        _within("k", k, 1, MOST_HITS)
+        found = self._resolved(word)
+        hits = neighbors(self._view(center, remove), _query(found), k, metric=metric)
+        return {
+            "query": {**_described(found), "zero": not found.vector.any()},
+            "hits": _hits(hits),
+            "settings": {"metric": metric, "center": center or remove > 0, "remove": remove, "k": k},
+        }
+
+    def analogy(
+        self,
+        a: Word,
+        b: Word,
+        c: Word,
+        k: int = 5,
+        method: Method = "3cosadd",
+        center: bool = False,
+        remove: int = 0,
+    ) -> Answer:
+        """a is to b as c is to what? With the plane that the three rows and the answer lie nearest to."""
+        from tokenspace.plots import Arrows
+
+        _within("k", k, 1, MOST_HITS)
+        words = [_query(self._resolved(word)) for word in (a, b, c)]
+        drawn = Arrows.of(self._view(center, remove), *words, method=method, k=k)
+        names = ("a", "b", "c", "d", "target")
+        return {
+            "hits": _hits(drawn.hits),
+            "words": {name: self._token(i) for name, i in zip(names, drawn.ids[:3], strict=False)},
+            "arrows": {
+                "points": {
+                    name: [number(x) for x in point] for name, point in zip(names, drawn.points, strict=True)
+                },
+                "axes": list(drawn.axes),
+                "plane_share": number(drawn.plane_share),
+                "cosine": number(drawn.cosine),
+            },
+            "settings": {"method": method, "center": center or remove > 0, "remove": remove, "k": k},
+        }
+
+    def similarity(self, a: Word, b: Word, center: bool = False, remove: int = 0) -> Answer:
+        """How near two rows lie."""
+        left, right = self._resolved(a), self._resolved(b)
+        found = similarity(self._view(center, remove), _query(left), _query(right))
+        return {
+            "cosine": number(found.cosine),
+            "dot": number(found.dot),
+            "l2": number(found.l2),
+            "a": _described(left),
+            "b": _described(right),
+            "settings": {"center": center or remove > 0, "remove": remove},
+        }
+
+    def heatmap(self, words: Sequence[Word]) -> Answer:
+        """Rows as they are, side by side."""
+        if not 1 <= len(words) <= MOST_ROWS:
+            raise ShapeError(f"a heat map here shows 1 to {MOST_ROWS} rows, found {len(words):,}")
+        drawn = Heatmap.of(self.table, [_query(self._resolved(word)) for word in words])
+        rows = zip(drawn.rows, drawn.labels, drawn.values, strict=True)
+        return {
+            "rows": [
+                {
+                    "label": label,
+                    "id": row.ids[0] if len(row.ids) == 1 else None,
+                    "tokens": list(row.tokens),
+                    "values": packed(values),
+                }
+                for row, label, values in rows
+            ],
+            "limit": number(drawn.limit),
+        }
+
+    def complete(self, prefix: str, n: int = 12) -> Answer:
+        """Tokens that begin with what was typed, then those that hold it."""
+        _within("n", n, 1, 100)
+        if len(prefix) > LONGEST_WORD:
+            raise ShapeError(f"a word may have {LONGEST_WORD:,} characters here, found {len(prefix):,}")
+        with self._lock:
+            if self._spellings is None:
+                self._spellings = Spellings(self.table.vocab)
+        return {"tokens": [self._token(i) for i in self._spellings.complete(prefix, n)]}
+
+    def _resolved(self, word: Word) -> Resolved:
+        if isinstance(word, str) and not 0 < len(word) <= LONGEST_WORD:
+            raise VocabError(f"a word has 1 to {LONGEST_WORD:,} characters here, found {len(word):,}")
+        return resolve(self.table, word)
+
+    def _view(self, center: bool, remove: int) -> Any:
+        return self._views.under(center, _within("remove", remove, 0, MOST_REMOVED))
+
+    def _token(self, i: int) -> Answer:
+        return {"token": self.table.vocab[i], "id": i}
+
+    def _map_asked(
+        self, method: str, dims: int, seed: int, center: bool | None, remove: int
+    ) -> tuple[str, int, int, bool | None, int]:
+        if dims not in (2, 3):
+            raise ShapeError(f"a map has 2 or 3 dimensions, found {dims!r}")
+        _within("seed", seed, 0, LARGEST_SEED)
+        _within("remove", remove, 0, MOST_REMOVED)
+        return method, dims, seed, center, remove
+
+    def _projected(
+        self, asked: tuple[str, int, int, bool | None, int], progress: Progress
+    ) -> tuple[Any, float]:
+        from tokenspace.geometry.projection import project
+
+        method, dims, seed, center, remove = asked
+        begin = time.perf_counter()
+        made = project(self.table, method, dims, seed, center=center, remove=remove, progress=progress)
+        return made, time.perf_counter() - begin
+
+
+def _query(found: Resolved) -> Word:
+    """The id where one row is meant, so that a word is searched once; else the word."""
+    return found.ids[0] if len(found.ids) == 1 else found.word
+
+
+def _described(found: Resolved) -> Answer:
+    return {"word": found.word, "ids": list(found.ids), "tokens": list(found.tokens)}
+
+
+def _hits(hits: Sequence[Hit]) -> list[Answer]:
+    return [{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits]
+
+
+def _within(name: str, value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise ShapeError(f"{name} must be from {least:,} to {most:,} here, found {value:,}")
+    return value

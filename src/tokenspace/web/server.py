@@ -1,0 +1,96 @@
+"""The server: uvicorn over a socket of our own, quiet, and with refusals in JSON down to the last."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tokenspace.errors import OutputError
+from tokenspace.web.answers import as_json
+from tokenspace.web.app import JSON, App
+from tokenspace.web.explorer import Explorer
+from tokenspace.web.headers import SECURITY
+
+LONGEST_REQUEST = 1 << 16  # bytes of address and headers; the app's own limit for the address is lower
+_WAITING = 512  # connections that may wait to be taken
+
+
+class _Protocol(H11Protocol):
+    """What can't be read as HTTP, or is too long, gets JSON too."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = as_json({"error": f"this is no HTTP request that can be answered: {msg}"})
+        headers = [(name.encode(), value.encode()) for name, value in SECURITY.items()]
+        headers += [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
+        headers += [(b"connection", b"close")]
+        events = (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
+        for event in events:
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def listening(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
+    """A socket that listens at ``host``; port 0 takes a free one. ``OutputError`` if it can't be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_WAITING)
+    except socket.gaierror as error:
+        raise OutputError(f"can't listen at {host!r}: {error.strerror}") from None
+    except OSError as error:
+        taken = "; leave --port out to take a free one" if error.errno == errno.EADDRINUSE else ""
+        raise OutputError(f"can't listen at {host}, port {port}: {error.strerror}{taken}") from None
+
+
+def url_of(listener: socket.socket, host: str) -> str:
+    """The address of the page behind a socket: of this machine, where it listens at every address."""
+    port = listener.getsockname()[1]
+    named = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{named}]:{port}/" if ":" in named else f"http://{named}:{port}/"
+
+
+def server(explorer: Explorer, host: str = "127.0.0.1") -> uvicorn.Server:
+    """uvicorn for ``explorer``; ``run(sockets=[…])`` serves until SIGINT or ``should_exit``."""
+    config = uvicorn.Config(
+        App(explorer, host),
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=LONGEST_REQUEST,
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=1,
+        backlog=_WAITING,
+    )
+    return uvicorn.Server(config)
+
+
+@contextlib.contextmanager
+def serving(explorer: Explorer, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve in a thread for the length of a ``with`` block, which gets the page's URL."""
+    with listening(host, port) as listener:
+        running = server(explorer, host)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not running.started and thread.is_alive():
+            time.sleep(0.005)
+        try:
+            yield url_of(listener, host)
+        finally:
+            running.should_exit = True
+            thread.join(10)
