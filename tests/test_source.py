@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tokenspace.errors import TableFormatError
-from tokenspace.source import Source, exists
+from tokenspace.source import Source, archive_of, exists
 
 TEXT = b"cat 1 2\ndog 3 4\n" * 100_000  # more than a block
 
@@ -42,6 +42,8 @@ def test_the_members_of_an_archive_are_named(places):
     assert Source(places / "all.zip").members() == ["a/stored", "deflated", "packed.gz"]
     assert Source(places / "plain").members() == []
     assert Source(places / "all.zip/a/stored").beside("other") == places / "all.zip/a/other"
+    assert archive_of(places / "all.zip/a/stored") == archive_of(places / "all.zip/x") == places / "all.zip"
+    assert archive_of(places / "plain/x") is None
     assert exists(places / "all.zip/a/stored")
     assert not exists(places / "all.zip/a/other")
 

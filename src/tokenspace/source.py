@@ -39,7 +39,7 @@ class Source:
         self.path = Path(path)
         self.file, self._member = self.path, None
         with _told(self.path):
-            if not self.path.exists() and (archive := _archive(self.path)):
+            if not self.path.exists() and (archive := archive_of(self.path)):
                 self.file, self._member = archive, self.path.relative_to(archive).as_posix()
             if not self.file.is_file():
                 what = "is not a regular file" if self.file.exists() else "does not exist"
@@ -120,19 +120,16 @@ class Source:
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether anything is there, or such a member of an archive."""
-    place = Path(path)
-    if os.path.exists(place):
-        return True
+    """Whether there is such a file, or such a member of an archive."""
     try:
-        Source(place)
+        Source(path)
     except TableFormatError:
         return False
     return True
 
 
-def _archive(path: Path) -> Path | None:
-    """The part of ``path`` that is a zip archive, if one is."""
+def archive_of(path: Path) -> Path | None:
+    """The part of ``path`` that is a zip archive; None if none is."""
     for parent in path.parents:
         if parent.is_file():
             with parent.open("rb") as file:

@@ -39,9 +39,9 @@ def splits(text: str, named: Mapping[str, Tokenizer], pair: str | None = None) -
 
 
 def tokenizer_at(source: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer of a table (a built-in name, a native file) or a checkpoint, or in files of its own."""
+    """The tokenizer of a table (a built-in name, a file that keeps one) or a model, or in files of its own."""
     tokenizer = None
-    if source in formats.BUILT_IN or _format(Path(source)) == "native":
+    if source in formats.BUILT_IN or _keeps_tokenizer(_format(Path(source))):
         tokenizer = formats.load(source).tokenizer
     else:
         try:
@@ -59,6 +59,10 @@ def _format(path: Path) -> str | None:
         return formats.sniff(path)
     except TableFormatError:
         return None
+
+
+def _keeps_tokenizer(format: str | None) -> bool:
+    return format in formats.FORMATS and "tokenizer" in formats.FORMATS[format].keeps
 
 
 def _is_plain_table(path: Path) -> bool:

@@ -9,6 +9,8 @@ from tokenspace.cli import main
 from tokenspace.cli.convert import FORMATS, PARTS
 from tokenspace.formats import open as formats
 
+EQUAL = "read back: tokens and values equal"
+
 
 def run(*arguments: str, exit_code: int = 0):
     result = CliRunner().invoke(main, ["convert", *arguments], catch_exceptions=False)
@@ -25,7 +27,7 @@ def awkward(tmp_path) -> str:
 
 
 def test_the_choices_are_the_library_s():
-    assert list(formats.FORMATS) == FORMATS
+    assert formats.WRITABLE == FORMATS
 
 
 def test_json_is_as_designed(tmp_path):
@@ -40,6 +42,10 @@ def test_json_is_as_designed(tmp_path):
         "left_out": [],
         "repeated": 0,
         "files": files,
+        "read_as": "native",
+        "dtypes": ["float16", "float16"],
+        "renumbered": False,
+        "replaced": 0,
     }
     assert result.stderr == ""
 
@@ -47,14 +53,30 @@ def test_json_is_as_designed(tmp_path):
 def test_what_is_lost_is_said(awkward, tmp_path):
     out = str(tmp_path / "w")
     result = run(awkward, out, "--to", "word2vec-binary", "--allow-loss")
-    assert result.stdout == f"{out}: 2 rows × 2, word2vec-binary; read back: tokens and values equal\n"
+    assert (
+        result.stdout == f"{out}: 2 rows × 2, native to word2vec-binary; read back: tokens and values equal\n"
+    )
     assert result.stderr.splitlines() == [
-        "left out 2 rows that word2vec-binary can't hold: 'a b', '\\n'",
+        "left out 2 rows that word2vec-binary can't hold, ids after them move up: 'a b', '\\n'",
         "1 token repeats an earlier one; each keeps its row here, gensim reads the first",
-        "word2vec-binary has no place for the width of its numbers (written as float32: the same values)",
+        "float16 is written as float32: the same values",
         "word2vec-binary has no place for which tokens are special",
     ]
-    assert set(PARTS) >= {"rows", "dtype", "special"}
+    assert set(PARTS) == formats.PARTS
+
+
+def test_what_was_mended_or_cut_is_said(tmp_path, write):
+    path = write("x.vec", b"3 1\nb\xe9b 1\nb 2\nc 3\n")
+    result = run(str(path), str(tmp_path / "out"), "--errors", "replace", "--limit", "2")
+    assert (
+        result.stdout
+        == f"{tmp_path / 'out'}: 2 rows × 1, word2vec-text to native; read back: tokens and values equal\n"
+    )
+    assert result.stderr == "1 token held bytes that are no UTF-8, now U+FFFD\n"
+    assert "limit" in run(str(path), str(tmp_path / "out"), "--limit", "0", exit_code=2).stderr
+    failed = run(str(path), str(tmp_path / "new"), exit_code=1)
+    assert "line 2 (byte 4)" in failed.stderr
+    assert "--errors" not in failed.stdout
 
 
 def test_a_token_that_would_be_lost_is_one_line_and_status_1(awkward, tmp_path):
@@ -66,7 +88,7 @@ def test_a_token_that_would_be_lost_is_one_line_and_status_1(awkward, tmp_path):
 
 
 def test_an_unknown_format_is_a_usage_mistake(awkward, tmp_path):
-    run(awkward, str(tmp_path / "w"), "--to", "gguf", exit_code=2)
+    run(awkward, str(tmp_path / "w"), "--to", "fasttext", exit_code=2)
 
 
 def test_names_of_files_can_not_drive_the_terminal(awkward, tmp_path):

@@ -1,3 +1,5 @@
+import zipfile
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from safetensors.numpy import save_file
 import tokenspace as ts
 from tokenspace import formats
 from tokenspace.errors import OutputError, TableFormatError, VocabError
-from tokenspace.formats import glove, native, word2vec
+from tokenspace.formats import gguf, glove, native, npz, word2vec
 from tokenspace.formats import numpy as npy
 from tokenspace.formats.convert import convert, losses
 from tokenspace.formats.tokens import LONGEST_TOKEN
@@ -42,9 +44,22 @@ def test_30_000_rows_go_and_come_back_and_gensim_reads_them(file, name, built_in
     there = convert(tmp_path / "in.safetensors", tmp_path / file)
     dtype = [] if name == "numpy" else ["dtype"]
     files = [str(tmp_path / file), *([str(tmp_path / "t.vocab.txt")] if name == "numpy" else [])]
-    assert there == (30_000, 100, name, True, [*dtype, "tokenizer", "special", "provenance"], [], 0, files)
+    assert there[:8] == (
+        30_000,
+        100,
+        name,
+        True,
+        [*dtype, "tokenizer", "special", "provenance"],
+        [],
+        0,
+        files,
+    )
+    assert there.read_as == "native"
+    assert there.dtypes == ("float16", "float16" if name == "numpy" else "float32")
     back = convert(tmp_path / file, tmp_path / "back.safetensors")
-    assert back[:-1] == (30_000, 100, "native", True, [], [], 0)
+    assert back[:7] == (30_000, 100, "native", True, [], [], 0)
+    assert (back.read_as, back.dtypes[0]) == (name, there.dtypes[1])
+    assert (back.renumbered, back.replaced) == (False, 0)
     again = ts.load(tmp_path / "back.safetensors")
     assert list(again.vocab) == list(built_in.vocab)
     bits = np.asarray(built_in.weight, np.float32).view(np.uint32)
@@ -76,7 +91,8 @@ def test_a_token_that_would_be_lost_is_an_error_unless_asked_for(tmp_path):
     assert (tmp_path / "out").read_bytes() == b"old"
     done = convert(tmp_path / "in", tmp_path / "out", "word2vec-text", allow_loss=True)
     files = [str(tmp_path / "out")]
-    assert done == (2, 2, "word2vec-text", False, ["rows", "special"], ["a b", "\n"], 0, files)
+    assert done[:8] == (2, 2, "word2vec-text", False, ["rows", "special"], ["a b", "\n"], 0, files)
+    assert done.renumbered
     again = ts.load(tmp_path / "out")
     assert list(again.vocab) == ["c", "[SEP]"]
     assert again.weight.tolist() == [[2, 3], [6, 7]]
@@ -99,7 +115,7 @@ def test_repeated_tokens_are_counted(tmp_path):
     assert convert(tmp_path / "in", tmp_path / "out.vec").repeated == 1
 
 
-@pytest.mark.parametrize("name", formats.FORMATS)
+@pytest.mark.parametrize("name", formats.WRITABLE)
 def test_a_table_is_not_written_onto_itself(name, tmp_path):
     ts.save(table("a", "b"), tmp_path / "t", name)
     (tmp_path / "link").symlink_to("t")
@@ -147,7 +163,7 @@ def test_a_file_that_reads_back_differently_is_not_called_equal(damage, tmp_path
         "sign of zero": ts.Table(np.array([[-0.0, 1], [2, 3]], np.float32), ts.Vocab(["a", "b"])),
         "token": table("a", "c"),
     }[damage]
-    monkeypatch.setattr(glove, "load", lambda path: other)
+    monkeypatch.setattr(glove, "load", lambda path, **reading: other)
     (tmp_path / "out.txt").write_text("old 1\n")
     with pytest.raises(TableFormatError, match="reads back as another table"):
         convert(tmp_path / "in", tmp_path / "out.txt")
@@ -155,16 +171,16 @@ def test_a_file_that_reads_back_differently_is_not_called_equal(damage, tmp_path
 
 
 @pytest.mark.parametrize("error", [TableFormatError("damaged"), KeyboardInterrupt()])
-@pytest.mark.parametrize("name", formats.FORMATS)
+@pytest.mark.parametrize("name", formats.WRITABLE)
 def test_the_old_table_stays_until_the_new_one_is_read_back(name, error, tmp_path, monkeypatch):
-    module = {"native": native, "glove": glove, "numpy": npy}.get(name, word2vec)
+    module = {"native": native, "glove": glove, "numpy": npy, "npz": npz, "gguf": gguf}.get(name, word2vec)
     ts.save(table("old"), tmp_path / "out", name)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
 
     def fail(*arguments):
         raise error
 
-    monkeypatch.setattr(module, "_load" if name == "numpy" else "load", fail)
+    monkeypatch.setattr(module, "_load" if name in ("numpy", "npz") else "load", fail)
     with pytest.raises(type(error)):
         convert("wordnet", tmp_path / "out", name)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
@@ -179,6 +195,47 @@ def test_the_longest_token(name, tmp_path):
     with pytest.raises(VocabError, match=r"token 'aaa.{0,50}…' at id 1 .* it has 65,537 bytes"):
         ts.save(ts.load(tmp_path / "in"), tmp_path / "out", name)
     assert (tmp_path / "out").read_bytes() == before
+
+
+@pytest.mark.parametrize("part", ["output", "special"])
+@pytest.mark.parametrize("name", ["native", "gguf", "npz"])
+def test_what_a_format_keeps_is_read_back_too(name, part, tmp_path, monkeypatch):
+    if part not in formats.FORMATS[name].keeps:
+        pytest.skip(f"{name} has no place for it")
+    whole = table("a", "b", special=(1,))
+    whole.output = whole.weight + 1
+    ts.save(whole, tmp_path / "in")
+    assert convert(tmp_path / "in", tmp_path / "out", name).lost == ([] if name != "npz" else ["special"])
+    again = ts.load(tmp_path / "out")
+    assert np.array_equal(again.output, whole.output)
+    other = table("a", "b", special=(1,) if part == "output" else ())
+    other.output = whole.weight if part == "output" else whole.output
+    module = {"native": native, "gguf": gguf, "npz": npz}[name]
+    monkeypatch.setattr(module, "load" if name != "npz" else "_load", lambda *given, **reading: other)
+    with pytest.raises(TableFormatError, match="reads back as another table"):
+        convert(ts.formats.BUILT_IN["wordnet"], tmp_path / "new", name, limit=2)
+
+
+def test_what_is_read_can_be_cut_and_mended(tmp_path, write):
+    path = write("x.vec", b"3 1\nb\xe9b 1\nb\xe8b 2\nc 3\n")
+    with pytest.raises(TableFormatError, match=r"line 2 \(byte 4\): the token b'b\\xe9b' is not UTF-8"):
+        convert(path, tmp_path / "out")
+    done = convert(path, tmp_path / "out", errors="replace", limit=2)
+    assert (done.rows, done.replaced, done.repeated) == (2, 2, 1)
+    assert list(ts.load(tmp_path / "out").vocab) == ["b\N{REPLACEMENT CHARACTER}b"] * 2
+    assert convert(path, tmp_path / "out", rows=[2, 0], errors="surrogateescape").renumbered
+    assert list(ts.load(tmp_path / "out").vocab) == ["c", "b\udce9b"]
+
+
+def test_a_packed_source_is_not_written_onto_either(tmp_path):
+    ts.save(table("a"), tmp_path / "t.vec")
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.write(tmp_path / "t.vec", "t.vec")
+    before = (tmp_path / "t.zip").read_bytes()
+    for source in (tmp_path / "t.zip", tmp_path / "t.zip/t.vec"):
+        with pytest.raises(OutputError, match="is read from it"):
+            convert(source, tmp_path / "t.zip", "native")
+    assert (tmp_path / "t.zip").read_bytes() == before
 
 
 def test_a_format_that_is_none():

@@ -1,16 +1,28 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from tokenspace.cli.console import echo_json, json_option, note, shown
 
-FORMATS = ["native", "word2vec-text", "word2vec-binary", "glove", "numpy"]
+if TYPE_CHECKING:
+    from tokenspace.formats import Conversion
+
+FORMATS = [
+    "native",
+    "word2vec-text",
+    "word2vec-binary",
+    "glove",
+    "numpy",
+    "npz",
+    "gguf",
+]
 GENSIM_READS = {"word2vec-text", "word2vec-binary", "glove"}
 PARTS = {
-    "rows": "some rows",
-    "dtype": "the width of its numbers (written as float32: the same values)",
     "tokenizer": "the tokenizer",
     "output": "the output matrix",
+    "subwords": "the n-grams of unknown words",
     "special": "which tokens are special",
     "provenance": "the provenance",
 }
@@ -24,34 +36,68 @@ PARTS = {
     "name",
     type=click.Choice(FORMATS),
     help="OUT's format.  [default: by its suffix: .vec word2vec-text, .bin word2vec-binary, .txt glove, "
-    ".npy numpy, else native]",
+    ".npy numpy, .npz npz, .gguf gguf, else native]",
 )
+@click.option("--limit", type=click.IntRange(min=1), help="Read IN's first so many rows, and no further.")
+@click.option(
+    "--errors",
+    type=click.Choice(["strict", "replace", "surrogateescape"]),
+    default="strict",
+    show_default=True,
+    help="A token that is no UTF-8: an error, read with U+FFFD in it, or kept byte by byte.",
+)
+@click.option("--tensor", metavar="NAME", help="The table among the tensors of a model's files.")
+@click.option("--vocab", metavar="FILE", help="The tokens of a file that holds numbers alone.")
 @click.option("--allow-loss", is_flag=True, help="Leave out the rows whose tokens OUT's format can't hold.")
 @json_option
-def convert(source: str, path: str, name: str | None, allow_loss: bool, as_json: bool) -> None:
+def convert(
+    source: str, path: str, name: str | None, allow_loss: bool, as_json: bool, **reading: Any
+) -> None:
     """Write the table IN to OUT in another format, and read it back.
 
-    IN is a table's file of any of these formats, a checkpoint's folder, or a built-in table's name. Tokens
-    and values must come back equal, to the last bit of float32; a token that the format can't hold is an
-    error. What else the format has no place for is named.
+    IN is whatever -t takes: a table's file of any format, a model's folder, hf:org/name, or a built-in
+    table's name. Tokens and values must come back equal, to the last bit of float32; a token that the format
+    can't hold is an error. What else the format has no place for is named.
     """
     from tokenspace import formats
-    from tokenspace.formats.tokens import counted, short
 
-    done = formats.convert(source, path, name, allow_loss)
+    done = formats.convert(source, path, name, allow_loss, **reading)
     if as_json:
         echo_json(done._asdict())
     else:
-        files, rows = ", ".join(map(shown, done.files)), counted(done.rows, "row")
-        click.echo(f"{files}: {rows} × {done.dim:,}, {done.format}; read back: tokens and values equal")
+        click.echo(_summary(done))
+    for remark in _remarks(done, everything=not as_json):
+        note(remark)
+
+
+def _summary(done: Conversion) -> str:
+    from tokenspace.formats.tokens import counted
+
+    files, rows = ", ".join(map(shown, done.files)), counted(done.rows, "row")
+    return (
+        f"{files}: {rows} × {done.dim:,}, {done.read_as} to {done.format}; read back: tokens and values equal"
+    )
+
+
+def _remarks(done: Conversion, everything: bool) -> list[str]:
+    """What is not as it was; ``everything``: also what the format merely has no place for."""
+    from tokenspace.formats.tokens import counted, short
+
+    remarks = []
+    if done.replaced:
+        remarks.append(f"{counted(done.replaced, 'token')} held bytes that are no UTF-8, now U+FFFD")
     if done.left_out:
         some = ", ".join(map(short, done.left_out[:5]))
-        note(f"left out {counted(len(done.left_out), 'row')} that {done.format} can't hold: {some}")
+        left_out = counted(len(done.left_out), "row")
+        remarks.append(f"left out {left_out} that {done.format} can't hold, ids after them move up: {some}")
     if done.repeated:
         verb = "repeats" if done.repeated == 1 else "repeat"
         others = ", gensim reads the first" if done.format in GENSIM_READS else ""
-        note(f"{counted(done.repeated, 'token')} {verb} an earlier one; each keeps its row here{others}")
-    if not as_json:
-        for part in done.lost:
-            if part != "rows":
-                note(f"{done.format} has no place for {PARTS[part]}")
+        remarks.append(
+            f"{counted(done.repeated, 'token')} {verb} an earlier one; each keeps its row here{others}"
+        )
+    if everything and done.dtypes[0] != done.dtypes[1]:
+        remarks.append(f"{done.dtypes[0]} is written as {done.dtypes[1]}: the same values")
+    if everything:
+        remarks += [f"{done.format} has no place for {PARTS[part]}" for part in done.lost if part in PARTS]
+    return remarks

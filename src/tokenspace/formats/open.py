@@ -1,91 +1,155 @@
-"""Opening and writing tables: what a file holds is told by its first bytes, never by its name."""
+"""Opening and writing tables, whatever the format and wherever they lie."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from tokenspace.errors import OutputError, TableFormatError
-from tokenspace.formats import glove, native, numpy, word2vec
-from tokenspace.formats import rows as text_rows
-from tokenspace.formats.tokens import Refusal, Verify
+from tokenspace.errors import OutputError, ShapeError, TableFormatError
+from tokenspace.formats import fasttext, gguf, glove, native, npz, numpy, word2vec
+from tokenspace.formats.selection import checked_limit, needed, selected
+from tokenspace.formats.sniff import sniff_source, table_source
+from tokenspace.formats.tokens import Errors, Refusal, Verify
 from tokenspace.models.open import load_table
+from tokenspace.models.plain import load_file
+from tokenspace.shapes import ArrayLike
+from tokenspace.source import Source, archive_of
 from tokenspace.table import DTYPES, Table
 
 _DATA = Path(__file__).parent.parent / "data"
 BUILT_IN = {"wordnet": _DATA / "wordnet.safetensors"}
-_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"\x80": "a pickle"}
+PARTS = frozenset({"tokenizer", "output", "subwords", "special", "provenance"})
 
 
 class Format(NamedTuple):
-    """One way to keep a table in a file.
+    """One way to keep a table in a file or folder.
 
-    ``refusal`` says why a token (bytes) can't be written, or None; ``dtypes`` are kept, others become
-    float32; ``whole`` is whether all else is kept: tokenizer, output, special ids, provenance.
+    ``save`` is None where a format is only read. ``refusal`` says why a token (bytes) can't be written, or
+    None; ``dtypes`` are kept, others become float32; ``keeps`` names the parts that are kept, of ``PARTS``.
     """
 
-    load: Callable[[Path], Table]
-    save: Callable[[Table, Path, Verify | None], None]
+    load: Callable[..., Table]
+    save: Callable[[Table, Path, Verify | None], None] | None
     refusal: Refusal
     dtypes: tuple[np.dtype, ...]
-    whole: bool = False
+    keeps: frozenset[str] = frozenset()
+
+
+def _any(token: bytes) -> None:
+    return None
 
 
 _float32 = (np.dtype(np.float32),)
+_float16 = (*_float32, np.dtype(np.float16))
 FORMATS = {
-    "native": Format(native.load, native.save, lambda token: None, DTYPES, whole=True),
+    "native": Format(native.load, native.save, _any, DTYPES, PARTS),
     "word2vec-text": Format(word2vec.load, word2vec.save_text, word2vec.refusal, _float32),
     "word2vec-binary": Format(word2vec.load, word2vec.save_binary, word2vec.refusal, _float32),
     "glove": Format(glove.load, glove.save, glove.refusal, _float32),
-    "numpy": Format(numpy.load, numpy.save, numpy.refusal, (*_float32, np.dtype(np.float16))),
+    "numpy": Format(numpy.load, numpy.save, numpy.refusal, _float16),
+    "npz": Format(npz.load, npz.save, numpy.refusal, _float16, frozenset({"output"})),
+    "gguf": Format(gguf.load, gguf.save, gguf.refusal, DTYPES, PARTS - {"subwords"}),
+    "fasttext": Format(fasttext.load, None, _any, _float32),
+    "tensors": Format(load_file, None, _any, DTYPES),
 }
-SUFFIXES = {".vec": "word2vec-text", ".bin": "word2vec-binary", ".txt": "glove", ".npy": "numpy"}
+WRITABLE = [name for name, format in FORMATS.items() if format.save]
+SUFFIXES = {
+    ".vec": "word2vec-text",
+    ".bin": "word2vec-binary",
+    ".txt": "glove",
+    ".npy": "numpy",
+    ".npz": "npz",
+    ".gguf": "gguf",
+}
 
 
-def load(source: str | os.PathLike[str] = "wordnet") -> Table:
-    """Open a table: a built-in name, a file of any format in ``FORMATS``, or a checkpoint's folder.
+def load(
+    source: str | os.PathLike[str] = "wordnet",
+    limit: Any = None,
+    rows: slice | ArrayLike | None = None,
+    errors: str = "strict",
+    tensor: str | None = None,
+    vocab: str | os.PathLike[str] | None = None,
+) -> Table:
+    """Open a table: a built-in name, a file of any format in ``FORMATS``, or a model's folder.
 
-    A file's first bytes say what it is; its name does not matter. A file in the working directory that has a
-    built-in table's name is reached as ``./wordnet``. ``TableFormatError`` or ``CheckpointError`` say what is
-    wrong with anything else.
+    A file's first bytes say what it is; its name does not matter. It may be compressed with gzip, or lie in a
+    zip archive (``all.zip/x.txt`` where there are several). ``hf:org/name`` is fetched from Hugging Face. A
+    file in the working directory that has a built-in table's name is reached as ``./wordnet``.
 
-    >>> load("wordnet").dim
-    100
+    ``limit`` reads the first so many rows and no more of the file than they need; ``rows`` (a slice, or ids)
+    takes these, numbered anew. ``errors`` says what becomes of a token that is no UTF-8: "strict" refuses the
+    file, "replace" puts U+FFFD, "surrogateescape" keeps the bytes. ``tensor`` names the table, and ``vocab``
+    the file of its tokens, where a model's files leave that open.
+
+    ``TableFormatError`` or ``CheckpointError`` say what is wrong with anything else.
+
+    >>> load("wordnet").dim, list(load("wordnet", rows=[1, 0]).vocab)
+    (100, ['[UNK]', '[PAD]'])
     """
+    limit = checked_limit(limit)
+    if errors not in ("strict", "replace", "surrogateescape"):
+        raise ShapeError(f"errors {errors!r} is not known; allowed: strict, replace, surrogateescape")
+    if rows is not None:
+        if limit is not None:
+            raise ShapeError("limit and rows can't both be given: rows=range(n) takes the first n")
+        limit = needed(rows)
+    table = _read(located(source), limit, cast(Errors, errors), {"tensor": tensor, "vocab": vocab})
+    if table.tokenizer is not None and limit is not None and len(table.tokenizer.vocab) > len(table):
+        table.tokenizer = None  # it gives ids that have no row now
+    return table if rows is None else selected(table, rows)
+
+
+def located(source: str | os.PathLike[str]) -> Path:
+    """Where the table that ``source`` names lies: a file, an archive's member, or a folder."""
     if source in BUILT_IN:
-        return native.load(BUILT_IN[str(source)])
+        return BUILT_IN[str(source)]
     if not os.fspath(source):
         raise TableFormatError(f"no table was named; name a file, a folder, or one of {', '.join(BUILT_IN)}")
-    path = Path(source)
-    if os.path.isdir(path):
-        return load_table(path)
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    return Path(source)
+
+
+def _read(place: Path, limit: int | None, errors: Errors, model: dict[str, Any]) -> Table:
+    if os.path.isdir(place):
+        return load_table(place, tensor=model["tensor"], limit=limit)
+    source = _source(place)
+    name = sniff_source(source)
+    given = {key: value for key, value in model.items() if value is not None}
+    if given and name != "tensors":
+        raise ShapeError(f"{' and '.join(given)} is for a model's tensors; {source.path} is {name}")
+    return FORMATS[name].load(source, errors=errors, limit=limit, **given)
+
+
+def _source(place: Path) -> Source:
+    if not os.path.exists(place) and not archive_of(place):
         raise TableFormatError(
-            f"there is no table {str(source)!r}: neither a file or folder nor a built-in one "
+            f"there is no table {str(place)!r}: neither a file or folder nor a built-in one "
             f"({', '.join(BUILT_IN)})"
-        ) from None
-    except OSError as error:
-        raise TableFormatError(f"can't read {path}: {error.strerror}") from None
-    except ValueError:
-        raise TableFormatError(f"there can be no file {str(source)!r}: no file has such a name") from None
-    return FORMATS[sniff(path)].load(path)
+        )
+    return table_source(place)
 
 
 def save(table: Table, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write ``table`` in ``format``, a name in ``FORMATS``; with none, the suffix decides: ``.vec``
-    word2vec-text, ``.bin`` word2vec-binary, ``.txt`` glove, ``.npy`` numpy, any other name native.
+    """Write ``table`` in ``format``, a name in ``WRITABLE``; with none, the suffix decides: ``.vec``
+    word2vec-text, ``.bin`` word2vec-binary, ``.txt`` glove, ``.npy``, ``.npz``, ``.gguf``; any other: native.
 
     Only native holds all of a table; ``formats.convert`` names what another leaves out. ``TableFormatError``
     if the table holds NaN or infinity, ``VocabError`` if the format can't hold a token, ``OutputError`` if
     ``path`` can't be written: then what was there before is untouched.
     """
-    FORMATS[format_for(path, format)].save(table, output_path(path), None)
+    writer(format_for(path, format))(table, output_path(path), None)
+
+
+def writer(format: str) -> Callable[[Table, Path, Verify | None], None]:
+    """What writes ``format``; ``TableFormatError`` if it is only read."""
+    save = FORMATS[format].save
+    if save is None:
+        raise TableFormatError(f"{format} is read here, not written; formats to write: {', '.join(WRITABLE)}")
+    return save
 
 
 def output_path(path: str | os.PathLike[str]) -> Path:
@@ -103,7 +167,7 @@ def output_path(path: str | os.PathLike[str]) -> Path:
 
 def files_of(path: Path, format: str) -> list[Path]:
     """The files that a table of ``format`` at ``path`` is."""
-    return [path, numpy.vocabulary_path(path)] if format == numpy.NAME else [path]
+    return [path, numpy.vocabulary_path(path)] if format in (numpy.NAME, npz.NAME) else [path]
 
 
 def format_for(path: str | os.PathLike[str], format: str | None = None) -> str:
@@ -113,39 +177,3 @@ def format_for(path: str | os.PathLike[str], format: str | None = None) -> str:
     if not isinstance(format, str) or format not in FORMATS:
         raise TableFormatError(f"there is no table format {format!r}; there are {', '.join(FORMATS)}")
     return format
-
-
-def sniff(path: str | os.PathLike[str]) -> str:
-    r"""The format that a file's first bytes show, a name in ``FORMATS``; ``TableFormatError`` if none.
-
-    ======================================================  ======================================
-    begins with                                             format
-    ======================================================  ======================================
-    8 bytes of length, then ``{``                           native, or another safetensors file
-    ``\x93NUMPY``                                           numpy
-    a line of two integers, then text or binary rows        word2vec-text, word2vec-binary
-    a line that ends in a space and a number                glove
-    ======================================================  ======================================
-    """
-    path = Path(path)
-    if not os.path.isfile(path):
-        raise TableFormatError(f"{path} is not a regular file; a table's file is needed")
-    try:
-        with path.open("rb") as file:
-            head = file.read(text_rows.longest_line(1 << 16))
-    except OSError as error:
-        raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
-    if head.startswith(numpy.MAGIC):
-        return "numpy"
-    if head[4:9] == b"\0\0\0\0{":
-        return "native"
-    word2vec.check_unmarked(path, head)
-    if found := word2vec.header(head):
-        return "word2vec-binary" if word2vec.is_binary(head[found.end :], found.dim) else "word2vec-text"
-    if text_rows.width(head.split(b"\n", 1)[0]):
-        return "glove"
-    packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
-    hint = f": it looks like {packed}; unpack or convert it first" if packed else ""
-    raise TableFormatError(
-        f"{path} is no table in a format known here ({', '.join(FORMATS)}); its start is {head[:16]!r}{hint}"
-    )

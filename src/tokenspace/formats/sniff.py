@@ -1,0 +1,96 @@
+"""What a file holds is told by its first bytes, or by an archive's members; never by its name."""
+
+from __future__ import annotations
+
+import os
+
+from tokenspace.errors import TableFormatError
+from tokenspace.formats import fasttext, gguf, native, npy, npz, numpy, word2vec
+from tokenspace.formats import rows as text_rows
+from tokenspace.models.plain import is_pickle
+from tokenspace.models.safetensors import open_file
+from tokenspace.source import ZIP, Source
+
+_PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_ENOUGH = 1 << 16  # bytes that tell every format but those of text
+_MEMBERS_LOOKED_AT = 64  # of an archive
+
+
+def sniff(path: str | os.PathLike[str]) -> str:
+    r"""The format of a table's file or folder, a name in ``FORMATS``; ``TableFormatError`` if it is none.
+
+    ======================================================  ======================================
+    begins with                                             format
+    ======================================================  ======================================
+    8 bytes of length, then ``{``                           native; tensors, without our metadata
+    ``\x93NUMPY``                                           numpy
+    ``GGUF``                                                gguf
+    fastText's magic number, 793712314                      fasttext
+    a zip archive of ``.npy`` files                         npz
+    a zip archive with ``data.pkl``, or a pickle            tensors (torch's)
+    a line of two integers, then text or binary rows        word2vec-text, word2vec-binary
+    a line that ends in a space and a number                glove
+    a folder with ``modules.json`` or model2vec's config    static-embedding
+    another folder                                          checkpoint
+    ======================================================  ======================================
+    """
+    return sniff_source(table_source(path))
+
+
+def table_source(path: str | os.PathLike[str]) -> Source:
+    """The file at ``path``, or the one table in the zip archive there; ``TableFormatError`` names several."""
+    source = Source(path)
+    names = source.members()
+    if not names or npz.holds_arrays(names) or is_pickle(ZIP, names):
+        return source
+    found = []
+    for name in names[:_MEMBERS_LOOKED_AT]:
+        if name.endswith(".vocab.txt") or name.startswith("__MACOSX/"):
+            continue
+        try:
+            member = Source(source.path / name)
+            sniff_source(member)
+        except TableFormatError:
+            continue
+        found.append(member)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        some = ", ".join(names[:6])
+        raise TableFormatError(f"{source.path} holds no table in a format known here; it holds {some}")
+    listed = ", ".join(str(member.path) for member in found[:6])
+    raise TableFormatError(f"{source.path} holds {len(found)} tables; name one of them: {listed}")
+
+
+def sniff_source(source: Source) -> str:
+    """``sniff`` for a file that is already found."""
+    with source.open() as file:
+        head = file.read(_ENOUGH)
+        if name := _by_magic(source, head):
+            return name
+        head += file.read(text_rows.longest_line(1 << 16) - len(head))
+    word2vec.check_unmarked(source.path, head)
+    if found := word2vec.header(head):
+        return "word2vec-binary" if word2vec.is_binary(head[found.end :], found.dim) else "word2vec-text"
+    if text_rows.width(head.split(b"\n", 1)[0]):
+        return "glove"
+    packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
+    hint = f": it looks like {packed}; unpack it first" if packed else ""
+    raise TableFormatError(
+        f"{source.path} is no table in a format known here; its start is {head[:16]!r}{hint}"
+    )
+
+
+def _by_magic(source: Source, head: bytes) -> str | None:
+    if head[4:9] == b"\0\0\0\0{":
+        return "native" if native.is_native(open_file(source)) else "tensors"
+    if head.startswith(npy.MAGIC):
+        return numpy.NAME
+    if head.startswith(gguf.MAGIC) and b"\0" in head[4:8]:  # its version, where a text has more text
+        return gguf.NAME
+    members = source.members()
+    if npz.holds_arrays(members):
+        return npz.NAME
+    if is_pickle(head, members):
+        return "tensors"
+    return fasttext.NAME if fasttext.is_model(head) else None
