@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import os
 from functools import partial
-from itertools import pairwise
 from typing import Any, BinaryIO, get_args
 
 import ml_dtypes
@@ -37,12 +36,13 @@ from tokenspace.formats.gguf_header import Header, Tensor
 from tokenspace.formats.tokens import (
     READ_FROM,
     Errors,
+    TokensRead,
     Verify,
     check_writable,
     counted,
-    decoded,
     encoded,
     is_utf8,
+    repeated,
 )
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.source import Source
@@ -127,32 +127,20 @@ def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tup
             header.metadata[TOKENS].start,
             f"{counted(count, 'token')} for a table of {counted(all_rows, 'row')}; each token needs a row",
         )
-    special = _special(header, count, places.size)
-    encoding = _encoding(header)
-    bad = _not_utf8(data, offsets) if errors != "surrogateescape" else []
-    if not bad and places.size == rows:
-        return Vocab.from_bytes(data, offsets, special, encoding), {}
-    text, ends = data.tobytes(), offsets.tolist()
-    raw = [text[start:end] for start, end in pairwise(ends)]
-    tokens = [token.decode("utf-8", "surrogateescape") for token in raw]
-    for i in bad:
-        tokens[i] = decoded(raw[i], errors, header.source.path, f"token {i:,}", int(places[i]))
-    about = {"replaced_tokens": len(bad)} if bad else {}
-    repeated = len(tokens) - len(set(tokens))
-    if bad and repeated:
-        about["repeated_tokens"] = repeated
-    tokens += [placeholder(i) for i in range(len(tokens), rows)]
-    return Vocab(tokens, special, encoding), about
-
-
-def _not_utf8(data: Int[Array, " bytes"], offsets: Int[Array, " V_plus_1"]) -> list[int]:
-    """The tokens that are no UTF-8. All are, if all their bytes together are and none begins within one."""
-    text = data.tobytes()
-    starts = offsets[:-1][offsets[:-1] < data.size]
-    if is_utf8(text) and not np.any(data[starts] & 0xC0 == 0x80):
-        return []
-    ends = offsets.tolist()
-    return [i for i in range(len(ends) - 1) if not is_utf8(text[ends[i] : ends[i + 1]])]
+    tokens = TokensRead(header.source.path, errors)
+    tokens.add(data, np.diff(offsets), lambda i: (f"token {i:,}", int(places[i])))
+    unnamed = [placeholder(i).encode() for i in range(places.size, rows)]
+    tokens.add(
+        np.frombuffer(b"".join(unnamed), np.uint8),
+        np.fromiter(map(len, unnamed), np.int64, len(unnamed)),
+        lambda i: ("no token", 0),
+    )
+    read = tokens.vocab()
+    vocab = Vocab.from_bytes(read.data, read.offsets, _special(header, count, places.size), _encoding(header))
+    about = {"replaced_tokens": tokens.replaced} if tokens.replaced else {}
+    if tokens.replaced and (repeats := repeated(vocab)):
+        about["repeated_tokens"] = repeats
+    return vocab, about
 
 
 def _special(header: Header, count: int, rows: int) -> list[int]:
