@@ -300,6 +300,15 @@ def test_limit_reads_a_prefix_and_checks_no_more(write):
     assert (len(table), table.vocab.special) == (3, (2,))
 
 
+def test_a_limited_table_has_no_tokenizer(tmp_path):
+    tokenizer = Tokenizer.train_from_iterator(["the cat sat"])
+    table = Table(np.ones((len(tokenizer.vocab), 2), np.float32), tokenizer.vocab, tokenizer)
+    gguf.save(table, tmp_path / "x.gguf")
+    part = gguf.load(tmp_path / "x.gguf", limit=2)
+    assert (len(part), part.tokenizer, part.provenance) == (2, None, {"rows_taken": 2})
+    assert gguf.load(tmp_path / "x.gguf", limit=len(table)).tokenizer is not None
+
+
 def test_rows_past_the_tokens_are_named_unused(write):
     tokens = strings("tokenizer.ggml.tokens", ["a", "b"])
     path = write("x.gguf", file_of([tokens], [EMBEDDING], NUMBERS.tobytes()))

@@ -62,7 +62,7 @@ class Hub:
         stand_in = self
 
         class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+            protocol_version, wbufsize = "HTTP/1.1", -1  # an answer in one packet
 
             def do_GET(self):
                 stand_in.answer(self, body=True)

@@ -233,6 +233,8 @@ def test_the_files_own_list_goes_before_the_folders(saved, numbers, tmp_path):
     (tmp_path / "x.vocab.txt").unlink()
     table = load_file(path)
     assert (list(table.vocab), table.tokenizer.encode("cat").ids.tolist()) == (list(WORDS), [2])
+    part = load_file(path, limit=2)
+    assert (list(part.vocab), part.tokenizer, part.provenance["rows_taken"]) == (list(WORDS[:2]), None, 2)
 
 
 @pytest.mark.parametrize("lines", [4, 6])

@@ -318,4 +318,7 @@ def test_limit_takes_the_first_rows(tmp_path, numbers, words):
     np.testing.assert_array_equal(table.output, head[:3])
     assert list(table.vocab) == [*words[:3], *(["[unused-row-2]"] if len(words) < 3 else [])]
     assert isinstance(table.weight, np.memmap)
-    assert len(load_table(tmp_path, limit=99)) == V
+    assert (table.tokenizer, table.provenance["rows_taken"]) == (None, 3)
+    whole = load_table(tmp_path, limit=99)
+    assert len(whole) == V
+    assert whole.tokenizer is not None

@@ -69,9 +69,10 @@ _ROWS_AT_ONCE = 4096
 def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
     """Open the table in a GGUF file; float types stay on disk until used.
 
-    ``errors`` says what becomes of a token that is no UTF-8, ``limit`` how many rows are read at most. Rows
-    past the last token are called ``[unused-row-N]``. ``TableFormatError`` names the byte of what is wrong,
-    and quantized numbers that no package here can read.
+    ``errors`` says what becomes of a token that is no UTF-8. ``limit``: the first rows only, and no
+    tokenizer, whose ids would mean rows that are not there. Rows past the last token are called
+    ``[unused-row-N]``. ``TableFormatError`` names the byte of what is wrong; ``MissingExtra`` if the numbers
+    are quantized and the ``gguf`` package is not there.
     """
     source = path if isinstance(path, Source) else Source(path)
     header = Header(source)
@@ -98,14 +99,12 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         read_from["left_out"] = f"{OUTPUT} of shape {list(head.shape)}"
     elif head is not None and not _same(header, found, head, rows):
         output = _numbers(header, head, rows)
-    description = header.raw(TOKENIZER)
-    tokenizer = (
-        None if description is None else Tokenizer.from_json(description, f"the tokenizer in {source.path}")
-    )
+    made, whole = _provenance(header), rows == found.shape[0]
+    provenance: dict[str, Any] = {READ_FROM: read_from} if made is None else made
+    if not whole:
+        provenance["rows_taken"] = rows
     try:
-        made = _provenance(header)
-        provenance = {READ_FROM: read_from} if made is None else made
-        table = Table(weight, vocab, tokenizer, output, provenance)
+        table = Table(weight, vocab, _tokenizer(header) if whole else None, output, provenance)
     except ShapeError as error:
         raise TableFormatError(f"{source.path}: {error}") from None
     _check_made(table, source)
@@ -158,6 +157,13 @@ def _special(header: Header, count: int, rows: int) -> list[int]:
 def _encoding(header: Header) -> Encoding | None:
     own = header.text(ENCODING)
     return own if own in get_args(Encoding) else _ENCODINGS.get(header.text(MODEL))  # type: ignore[return-value]
+
+
+def _tokenizer(header: Header) -> Tokenizer | None:
+    description = header.raw(TOKENIZER)
+    if description is None:
+        return None
+    return Tokenizer.from_json(description, f"the tokenizer in {header.source.path}")
 
 
 def _provenance(header: Header) -> dict[str, Any] | None:

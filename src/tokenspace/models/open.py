@@ -150,7 +150,7 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
 
     ``tensor`` names the input table where the family is unknown and the shapes don't tell. Rows past the
     tokenizer's last id get the tokens ``[unused-row-N]``; an id without a row is a ``CheckpointError``.
-    ``limit``: only so many rows.
+    ``limit``: only so many rows, and no tokenizer, whose ids would mean rows that are not there.
     """
     checkpoint = open_checkpoint(folder)
     if tensor is not None:
@@ -163,10 +163,11 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
             f"{source.name!r} {list(source.shape)}; a table's output needs the same shape"
         )
     vocab, tokenizer = vocabulary(checkpoint.folder)
+    whole = limit is None or limit >= source.shape[0]
     return Table(
         _numbers(source)[:limit],
         fitted(vocab, source.shape[0], checkpoint.folder, limit),
-        tokenizer,
+        tokenizer if whole else None,
         None if head is None else _numbers(head)[:limit],
         provenance={
             "made_by": "a model's checkpoint",
@@ -175,6 +176,7 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
             "tensor": source.name,
             "head": head.name if head else None,
             "tied": checkpoint.tied,
+            **({} if whole else {"rows_taken": limit}),
         },
     )
 

@@ -58,8 +58,8 @@ def load_file(
     ``tensor`` names the table where the names and shapes don't tell. ``vocab`` names the tokens: a folder of
     tokenizer files, one such file, or a file of one token a line; without it they are looked for beside the
     file (``x.vocab.txt``, ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` with ``merges.txt``). float64 is
-    rounded to float32. ``TableFormatError`` says what is wrong with any of these files; ``MissingExtra`` if
-    torch is needed and not there.
+    rounded to float32. ``limit``: the first rows only, and no tokenizer. ``TableFormatError`` says what is
+    wrong with any of these files; ``MissingExtra`` if torch is needed and not there.
     """
     source = path if isinstance(path, Source) else Source(path)
     try:
@@ -78,8 +78,11 @@ def load_file(
             read_from["head"] = head.name
         if found.dtype == "F64":
             read_from["dtype"] = "float64"
+        provenance: dict[str, Any] = {"read_from": read_from}
+        if limit is not None and limit < rows:
+            tokenizer, provenance["rows_taken"] = None, limit
         output = None if head is None else _numbers(head, limit)
-        table = Table(_numbers(found, limit), names, tokenizer, output, {"read_from": read_from})
+        table = Table(_numbers(found, limit), names, tokenizer, output, provenance)
     except (CheckpointError, ShapeError, TokenIdError, VocabError) as error:
         raise TableFormatError(str(error)) from None
     if found.dtype == "F64":
