@@ -142,12 +142,13 @@ class Pipeline:
         >>> [token.token for token in walk.tokens], list(walk.steps), walk.output.shape
         (['the', 'cat', 'sat'], ['lookup', 'scaled', 'position', 'dropout', 'output'], (3, 100))
         """
-        if recipe is None and source not in formats.BUILT_IN and os.path.isdir(source):
-            checkpoint = open_checkpoint(source)
+        place = formats.located(source)
+        if recipe is None and os.path.isdir(place) and formats.sniff(place) == "checkpoint":
+            checkpoint = open_checkpoint(place)
             family = layers.known_family(checkpoint)
             layer = layers.from_checkpoint(checkpoint)
-            return cls(load_table(source), layer, family.name, checkpoint=checkpoint)
-        return cls.under(formats.load(source), recipe or "original", seed)
+            return cls(load_table(place), layer, family.name, checkpoint=checkpoint)
+        return cls.under(formats.load(place), recipe or "original", seed)
 
     @classmethod
     def under(cls, table: Table, recipe: str = "original", seed: int = 0) -> Pipeline:
@@ -247,7 +248,9 @@ class Pipeline:
             raise TableFormatError("the head's scores hold NaN or infinity: its rows do, or are too large")
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
-        best = np.argsort(-logits, kind="stable")[:k].tolist()
+        kth = np.partition(logits, -k)[-k] if k < logits.size else -np.inf
+        ids = np.flatnonzero(logits >= kth)  # all that tie for the last place, so that the id decides
+        best = ids[np.argsort(-logits[ids], kind="stable")][:k].tolist()
         return [Candidate(self.table.vocab[i], i, float(logits[i]), float(shares[i])) for i in best]
 
     def gradient(self, walk: Walk, learning_rate: float = 0.1) -> Gradient:

@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,17 +79,19 @@ class Explorer:
         cls, source: str | os.PathLike[str] = "wordnet", recipe: str | None = None, seed: int = 0
     ) -> Explorer:
         """Open a table (see ``formats.load``); a checkpoint of a known family walks through its own layer."""
-        name = source if source in formats.BUILT_IN else Path(source).absolute().name
+        place = formats.located(source)
         own, note = None, None
-        if recipe is None and source not in formats.BUILT_IN and os.path.isdir(source):
+        if recipe is None and os.path.isdir(place) and formats.sniff(place) == "checkpoint":
             try:
-                own = Pipeline.open(source)
+                own = Pipeline.open(place)
             except VocabError:
                 pass  # no tokenizer: its rows can be looked at all the same
             except CheckpointError as error:
                 note = f"its own layer can't be set up: {error}"
-        table = formats.load(source) if own is None else own.table
-        return cls(table, own, str(name), recipe, seed, note)
+        table = formats.load(place) if own is None else own.table
+        named = source in formats.BUILT_IN or str(source).startswith("hf:")
+        name = str(source) if named else place.absolute().name
+        return cls(table, own, name, recipe, seed, note)
 
     def facts(self) -> Answer:
         """What the table is."""
