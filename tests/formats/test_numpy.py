@@ -1,6 +1,8 @@
 import contextlib
+import gzip
 import io
 import os
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -183,3 +185,55 @@ def test_a_mutated_file_loads_or_is_refused(data, tmp_path_factory):
     (folder / "t.vocab.txt").write_bytes(b"a\nb\n")
     with contextlib.suppress(TableFormatError):
         assert npy.load(folder / "t.npy").weight.shape == (2, 2)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "<f8"])
+@pytest.mark.parametrize("limit", [None, 2, 9])
+def test_packed_files_are_read_and_a_limit_takes_the_first_rows(order, dtype, limit, tmp_path, write):
+    weight = np.asarray(np.arange(6).reshape(3, 2) / 7, dtype, order=order)
+    np.save(tmp_path / "t.npy", weight)
+    write("t.vocab.txt", "a\r\n\nc")
+    content = (tmp_path / "t.npy").read_bytes()
+    write("u.npy.gz", gzip.compress(content))
+    write("u.vocab.txt", gzip.compress(b"a\r\n\nc"))
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("v.npy", content)
+        archive.writestr("v.vocab.txt", "a\r\n\nc")
+    for path in (tmp_path / "t.npy", tmp_path / "u.npy.gz", tmp_path / "all.zip" / "v.npy"):
+        table = npy.load(path, limit=limit)
+        assert list(table.vocab) == ["a", "", "c"][:limit]
+        assert table.weight.tolist() == np.asarray(weight[:limit], table.weight.dtype).tolist()
+        plain_and_kept = path.name == "t.npy" and dtype in ("<f4", "<f2")
+        assert isinstance(table.weight, np.memmap) == plain_and_kept
+
+
+def test_a_limit_looks_at_nothing_past_it(write):
+    data = DATA[:8] + b"\0\0\xc0\x7f" * 2
+    write("t.vocab.txt", b"a\n\xff\nmore\nlines")
+    assert list(npy.load(write("t.npy", array(data=data)), limit=1).vocab) == ["a"]
+    packed = gzip.compress(array(data=data))
+    write("u.vocab.txt", b"a\n\xff\nmore\nlines")
+    assert list(npy.load(write("u.npy", packed[:-8]), limit=1).vocab) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(array(data=DATA[:-1]), "16 bytes; 15 are there"), (array() + b"more", "16 bytes; 20 are there")],
+)
+def test_a_packed_file_is_held_against_its_header_when_it_has_been_read(content, message, write):
+    write("t.vocab.txt", "a\nb\n")
+    with pytest.raises(TableFormatError, match=message):
+        npy.load(write("t.npy", gzip.compress(content)))
+
+
+def test_replaced_tokens_are_counted(write):
+    write("t.vocab.txt", b"\xff\n\xfe\n")
+    about = npy.load(write("t.npy", array()), errors="replace").provenance["read_from"]
+    assert (about["replaced_tokens"], about["repeated_tokens"]) == (2, 1)
+
+
+def test_a_version_3_header_is_utf8(write):
+    write("t.vocab.txt", "a\nb\n")
+    content = array().replace(b"\x01\x00\x76\x00", b"\x03\x00\x76\x00\x00\x00", 1)
+    assert np.array_equal(npy.load(write("t.npy", content)).weight, TINY.weight)

@@ -138,11 +138,13 @@ def read_up_to(file: io.BufferedReader, size: int) -> bytearray:
 def _as_table(matrix: Array) -> Array:
     if matrix.dtype.itemsize == 8:
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
-            return matrix.astype(np.float32)
-    return matrix if matrix.dtype.isnative else matrix.astype(matrix.dtype.newbyteorder("="))
+            return np.asarray(matrix).astype(np.float32)
+    return matrix if matrix.dtype.isnative else np.asarray(matrix).astype(matrix.dtype.newbyteorder("="))
 
 
-def write_matrix(file: IO[bytes], table: Table, matrix: Array, name: str = "table") -> None:
+def write_matrix(
+    file: IO[bytes] | io.BufferedIOBase, table: Table, matrix: Array, name: str = "table"
+) -> None:
     """Write ``matrix``, one of the table's two, as float16 if it is that, else float32.
 
     ``TableFormatError`` if it holds NaN or infinity.

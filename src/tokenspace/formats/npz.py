@@ -78,15 +78,15 @@ def _load(source: Source, names: Path, errors: Errors = "strict", limit: int | N
     name = _weight_among(members, archive)
     weight = _matrix(archive, name, limit)
     output = _matrix(archive, OUTPUT, limit) if OUTPUT in members and name != OUTPUT else None
+    if output is not None and output.shape != weight.shape:
+        raise TableFormatError(
+            f"{archive}: {OUTPUT} is {output.shape}, {name} {weight.shape}; they must be equal"
+        )
     inside = next((each for each in TOKENS if each in members and not members[each].is_table), None)
     if inside is None:
         tokens = read_vocabulary(names, archive, len(weight), errors, limit)
     else:
         tokens = _tokens(archive / inside, len(weight), errors, limit)
-    if output is not None and output.shape != weight.shape:
-        raise TableFormatError(
-            f"{archive}: {OUTPUT} is {output.shape}, {name} {weight.shape}; they must be equal"
-        )
     table = table_read(archive, NAME, weight, tokens, output, array=name, dtype=weight.dtype.name)
     check_rows(table, archive)
     return table
