@@ -1,0 +1,370 @@
+"""A folder that encodes sentences: sentence-transformers' StaticEmbedding, and model2vec's StaticModel.
+
+=====================  =====================================================================================
+file                   holds
+=====================  =====================================================================================
+``modules.json``       a list; the ``type`` of its first entry ends in ``StaticEmbedding``, its ``path`` is
+                       the folder of the next two: ``""``, ``"."`` or ``"0_StaticEmbedding"``
+``model.safetensors``  ``embeddings`` (model2vec) or ``embedding.weight``, (R, D); and model2vec's
+                       ``mapping``, the row of each token id, and ``weights``, its factor
+``tokenizer.json``     the tokens, by id
+``config.json``        model2vec's: ``model_type`` "model2vec", ``normalize``, ``max_length``
+=====================  =====================================================================================
+
+A sentence's vector is the mean of its tokens' rows, ``embeddings[mapping[id]] * weights[id]``, scaled to
+length 1 with ``normalize``. Both packages load the folder that ``save`` writes. Under one more key of
+``config.json``, ``tokenspace``, it keeps the special ids, the encoding and the provenance.
+(https://github.com/MinishLab/model2vec, https://sbert.net)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, get_args
+
+import numpy as np
+
+from tokenspace.atomic import replacing_folder
+from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
+from tokenspace.formats.tokens import READ_FROM, Errors, Verify, check_writable, is_utf8, short
+from tokenspace.formats.word_tokenizer import tokens_of, word_tokenizer
+from tokenspace.models.pickled import open_pickle
+from tokenspace.models.safetensors import DTYPES, TensorInfo, open_file, read
+from tokenspace.shapes import Array
+from tokenspace.source import Source
+from tokenspace.table import Table, check_finite
+from tokenspace.tokenizer import Tokenizer
+from tokenspace.vocab import Encoding, Vocab, placeholder
+
+NAME = "static-embedding"
+KEY = "tokenspace"
+FORMAT = 1
+MODULES, CONFIG, WEIGHTS, TOKENIZER = "modules.json", "config.json", "model.safetensors", "tokenizer.json"
+_PICKLE = "pytorch_model.bin"
+_TABLES = ("embeddings", "embedding.weight")
+_KEPT = (np.dtype(np.float32), np.dtype(np.float16))
+_ROWS_AT_ONCE = 16_384
+
+
+def is_static(folder: str | os.PathLike[str]) -> bool:
+    """Whether ``folder`` is one of these; whatever else it is, or holds, is no error."""
+    place = Path(folder)
+    try:
+        if (place / MODULES).is_file():
+            return _first_module(place) is not None
+        if (place / CONFIG).is_file():
+            return _config(place).get("model_type") == "model2vec"
+        if not (place / TOKENIZER).is_file():
+            return False
+        return any(name in open_file(place / WEIGHTS).tensors for name in _TABLES)
+    except (TableFormatError, OSError, ValueError):
+        return False
+
+
+def load(
+    folder: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None
+) -> Table:
+    """The table in a folder: a row for each token id, mapped from the file where it holds such rows.
+
+    With a ``mapping`` or ``weights`` the rows are computed, as float32; so are int8 and float64 numbers.
+    ``provenance`` says that, and whether the folder's model scales a sentence's vector to length 1. JSON's
+    tokens are text: ``errors`` has nothing to decide. Where ``limit`` leaves tokens without rows, the table
+    has no tokenizer. ``TableFormatError`` if anything is not what it should be.
+    """
+    place = folder.path if isinstance(folder, Source) else Path(folder)
+    config = _config(place) if (place / CONFIG).is_file() else {}
+    inner = _inside(place, _first_module(place) or "") if (place / MODULES).is_file() else place
+    about = _about(place, config)
+    tensors = _tensors(inner)
+    tokenizer = _tokenizer(inner / TOKENIZER)
+    weight, notes = _rows(inner, tensors, len(tokenizer.vocab), limit)
+    read_from = {"file": place.name, "format": NAME, "dtype": notes.pop("dtype"), **notes}
+    if normalize := bool(config.get("normalize")):
+        read_from["normalize"] = normalize
+    return _table(place, weight, tokenizer, about, read_from)
+
+
+def _table(
+    place: Path, weight: Array, tokenizer: Tokenizer, about: dict[str, Any] | None, read_from: dict[str, Any]
+) -> Table:
+    rows = len(weight)
+    if about is None:
+        named, special, encoding = list(tokenizer.vocab), tokenizer.vocab.special, tokenizer.vocab.encoding
+        provenance = {READ_FROM: read_from}
+    else:
+        named = list(tokenizer.vocab) if about["tokenizer"] else tokens_of(tokenizer)
+        special, encoding, provenance = about["special"], about["encoding"], about["provenance"]
+    whole = rows >= len(named)
+    named = named[:rows] + [placeholder(i) for i in range(len(named), rows)]
+    kept = tokenizer if whole and (about is None or about["tokenizer"]) else None
+    try:
+        vocab = Vocab(named, [i for i in special if i < rows or whole], encoding)
+        return Table(weight, vocab, kept, provenance=provenance)
+    except (ShapeError, TokenIdError, VocabError) as error:
+        raise TableFormatError(f"{place}: {error}") from None
+
+
+# ── what the files hold ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise TableFormatError(f"{path} is not JSON: {error}") from None
+
+
+def _config(place: Path) -> dict[str, Any]:
+    config = _json(place / CONFIG)
+    if not isinstance(config, dict):
+        raise TableFormatError(f"{place / CONFIG} is a JSON {type(config).__name__}; an object is needed")
+    return config
+
+
+def _first_module(place: Path) -> str | None:
+    """The folder of the first module that ``modules.json`` names, if it is a StaticEmbedding."""
+    modules = _json(place / MODULES)
+    first = modules[0] if isinstance(modules, list) and modules else None
+    kind, path = (first.get("type"), first.get("path", "")) if isinstance(first, dict) else (None, None)
+    if not isinstance(kind, str) or not isinstance(path, str) or kind.split(".")[-1] != "StaticEmbedding":
+        return None
+    return path
+
+
+def _inside(place: Path, name: str) -> Path:
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or any(sign in name for sign in "\\\0:"):
+        raise TableFormatError(f"{place / MODULES} names {name!r}; a module lies in the folder itself")
+    return place / parts
+
+
+def _about(place: Path, config: dict[str, Any]) -> dict[str, Any] | None:
+    """What ``save`` kept of a table; None if another program wrote the folder."""
+    about = config.get(KEY)
+    if about is None:
+        return None
+    kinds = {"format": int, "tokenizer": bool, "special": list, "encoding": str, "provenance": dict}
+    known = isinstance(about, dict) and all(type(about.get(name)) is kind for name, kind in kinds.items())
+    known = known and all(type(i) is int for i in about["special"])
+    if not known or about["encoding"] not in get_args(Encoding):
+        raise TableFormatError(f"{place / CONFIG}: {KEY!r} is not what tokenspace writes there")
+    if about["format"] != FORMAT:
+        raise TableFormatError(
+            f"{place} is a table of format {about['format']}; this version reads format {FORMAT}: a newer "
+            "tokenspace may have written it"
+        )
+    return about
+
+
+def _tensors(inner: Path) -> dict[str, TensorInfo]:
+    if not (inner / WEIGHTS).is_file() and (inner / _PICKLE).is_file():
+        try:
+            return open_pickle(inner / _PICKLE)
+        except CheckpointError as error:
+            raise TableFormatError(str(error)) from None
+    if not (inner / WEIGHTS).is_file():
+        raise TableFormatError(f"{inner} has no {WEIGHTS}; is the download complete?")
+    return open_file(inner / WEIGHTS).tensors
+
+
+def _tokenizer(path: Path) -> Tokenizer:
+    try:
+        description = path.read_bytes()
+    except OSError as error:
+        raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
+    tokenizer = Tokenizer.from_json(description, str(path))
+    if not len(tokenizer.vocab):
+        raise TableFormatError(f"{path} names no token")
+    return tokenizer
+
+
+def _rows(
+    inner: Path, tensors: dict[str, TensorInfo], tokens: int, limit: int | None
+) -> tuple[Array, dict[str, Any]]:
+    """A row for each id, and what had to be done for that."""
+    name = next((name for name in _TABLES if name in tensors), None)
+    if name is None:
+        raise TableFormatError(f"{inner}: {WEIGHTS} has neither {_TABLES[0]!r} nor {_TABLES[1]!r}")
+    stored = _numbers(inner, tensors[name], "fi", 2)
+    factors = _numbers(inner, tensors["weights"], "f", 1) if "weights" in tensors else None
+    mapping = _numbers(inner, tensors["mapping"], "iu", 1) if "mapping" in tensors else None
+    notes: dict[str, Any] = {"dtype": stored.dtype.name}
+    rows = len(stored) if mapping is None else len(mapping)
+    if factors is not None and len(factors) < tokens:
+        raise TableFormatError(f"{inner}: 'weights' has {len(factors):,} entries for {tokens:,} tokens")
+    rows = rows if factors is None else min(rows, len(factors))
+    if rows < tokens:
+        raise TableFormatError(
+            f"{inner}: the tokenizer has {tokens:,} tokens, the table {rows:,} rows; each token needs its own"
+        )
+    rows = rows if limit is None else min(rows, limit)
+    if mapping is not None:
+        mapping = _checked_mapping(inner, mapping[:rows], len(stored))
+        if np.array_equal(mapping, np.arange(rows)):
+            mapping = None
+        else:
+            notes["mapping"] = f"{rows:,} tokens share {len(stored):,} rows"
+    if factors is not None:
+        notes["weights"] = "multiplied in"
+    try:
+        return _computed(stored, mapping, factors, rows), notes
+    except MemoryError:
+        raise TableFormatError(
+            f"{inner}: memory can't hold {rows:,} tokens of {stored.shape[1]:,} numbers; limit= reads fewer"
+        ) from None
+
+
+def _numbers(inner: Path, tensor: TensorInfo, kinds: str, axes: int) -> Array:
+    dtype = DTYPES.get(tensor.dtype)
+    is_table = axes == 2 and tensor.dtype in ("F32", "F16", "BF16", "F64", "I8")
+    if len(tensor.shape) != axes or not (
+        is_table or (axes == 1 and dtype is not None and dtype.kind in kinds)
+    ):
+        raise TableFormatError(
+            f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype} {tensor.shape}; here it must have "
+            f"{axes} ax{'i' if axes == 1 else 'e'}s of {'numbers' if kinds != 'iu' else 'integers'}"
+        )
+    return read(tensor)
+
+
+def _checked_mapping(inner: Path, mapping: Array, rows: int) -> Array:
+    outside = np.flatnonzero((mapping < 0) | (mapping >= rows))
+    if outside.size:
+        first = int(outside[0])
+        raise TableFormatError(
+            f"{inner}: 'mapping' sends token {first:,} to row {int(mapping[first]):,} of a table of {rows:,}"
+        )
+    return mapping.astype(np.int64)
+
+
+def _computed(stored: Array, mapping: Array | None, factors: Array | None, rows: int) -> Array:
+    held = stored.dtype.name in ("float32", "float16", "bfloat16")
+    if mapping is None and factors is None and held:
+        return stored[:rows]
+    weight = np.empty((rows, stored.shape[1]), np.float32)
+    for start in range(0, rows, _ROWS_AT_ONCE):
+        ids = slice(start, min(start + _ROWS_AT_ONCE, rows))
+        block = stored[ids] if mapping is None else stored[mapping[ids]]
+        if factors is not None:
+            block = np.asarray(block, np.float64) * np.asarray(factors[ids], np.float64)[:, np.newaxis]
+        with np.errstate(over="ignore"):  # too large a float64 becomes infinite, and is refused by ``save``
+            weight[ids] = block
+    return weight
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def refusal(token: bytes) -> str | None:
+    """Why a token can't be written; None if it can."""
+    if not token:
+        return "it is empty; numpy and native can hold it"
+    return None if is_utf8(token) else "it is not UTF-8; native can hold it"
+
+
+def save(table: Table, folder: str | os.PathLike[str], verify: Verify | None = None) -> None:
+    """Write a folder that sentence-transformers, model2vec and ``load`` read; it appears whole or not at all.
+
+    The table's tokenizer goes with it. A table without one gets a tokenizer of its own words: a text is
+    split as ``Tokenizer.train`` splits one into words, lower-cased if no word of the table has a capital, and
+    what is no word of the table is left out. float32 and float16 are kept, bfloat16 becomes float32.
+    ``VocabError`` if a token would not be read back at its id, ``TableFormatError`` for NaN or infinity,
+    ``OutputError`` if ``folder`` can't be written: it must not exist, or be empty.
+    """
+    check_writable(table.vocab, refusal, NAME, folder)
+    description = _described(table, folder)
+    kept = table.weight.dtype if table.weight.dtype in _KEPT else np.dtype(np.float32)
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        check_finite(table, np.asarray(table.weight[start : start + _ROWS_AT_ONCE], np.float32), start)
+    tensors = {"embeddings": np.ascontiguousarray(table.weight, kept)}
+    inner = table.tokenizer.inner if table.tokenizer else None
+    if inner and inner.get_vocab_size(with_added_tokens=True) != len(table):  # model2vec must be told then
+        tensors["mapping"] = np.arange(len(table), dtype=np.int64)
+    read_from = table.provenance.get(READ_FROM)
+    normalize = isinstance(read_from, dict) and read_from.get("normalize") is True
+    files = {
+        TOKENIZER: description,
+        CONFIG: _config_text(table, kept, normalize),
+        MODULES: _modules_text(normalize),
+    }
+    _write(folder, tensors, files, verify)
+
+
+def _write(
+    folder: str | os.PathLike[str], tensors: dict[str, Array], files: dict[str, str], verify: Verify | None
+) -> None:
+    from safetensors.numpy import save_file
+
+    with replacing_folder(folder) as fresh:
+        save_file(tensors, str(fresh / WEIGHTS))
+        for name, text in files.items():
+            (fresh / name).write_bytes(text.encode("utf-8"))
+        if verify:
+            verify(partial(load, fresh))
+
+
+def _described(table: Table, folder: str | os.PathLike[str]) -> str:
+    """The text of ``tokenizer.json``."""
+    if table.tokenizer is None:
+        return word_tokenizer(list(table.vocab), folder)
+    named = table.tokenizer.vocab
+    if len(named) > len(table):
+        raise VocabError(
+            f"can't write {folder}: the table's tokenizer has {len(named):,} tokens, the table "
+            f"{len(table):,} rows; each token needs one"
+        )
+    for i, token in enumerate(table.vocab):
+        expected = named[i] if i < len(named) else placeholder(i)
+        if token != expected:
+            raise VocabError(
+                f"can't write {folder} as {NAME}: id {i:,} is {short(token)} in the table and "
+                f"{short(expected)} in its tokenizer; native can hold both"
+            )
+    return table.tokenizer.to_json()
+
+
+def _config_text(table: Table, kept: np.dtype, normalize: bool) -> str:
+    about = {
+        "format": FORMAT,
+        "tokenizer": table.tokenizer is not None,
+        "special": list(table.vocab.special),
+        "encoding": table.vocab.encoding,
+        "provenance": table.provenance,
+    }
+    config = {
+        "model_type": "model2vec",
+        "architectures": ["StaticModel"],
+        "hidden_dim": table.dim,
+        "embedding_dtype": kept.name,
+        "max_length": None,  # no text is cut
+        "normalize": normalize,
+        KEY: about,
+    }
+    try:
+        text = json.dumps(config, ensure_ascii=False, allow_nan=False, indent=1)
+        text.encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise TableFormatError(
+            f"the provenance can't be written as JSON ({error}); "
+            "keep to texts, finite numbers, lists and dicts"
+        ) from None
+    return text
+
+
+def _modules_text(normalize: bool) -> str:
+    kinds = ["StaticEmbedding", *(["Normalize"] if normalize else [])]
+    modules = [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": f"{i}_{kind}" if i else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for i, kind in enumerate(kinds)
+    ]
+    return json.dumps(modules, indent=1)

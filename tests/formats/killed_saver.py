@@ -1,0 +1,109 @@
+"""Run as a program: a child that saves one table after another is killed (SIGKILL) at random moments.
+
+Arguments: the format, a folder, how many kills. Prints a JSON line for each. Table n is full of the number n,
+and its tokens tell it too, so that what is found after a kill is one of them, whole, or none.
+"""
+
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tokenspace.errors import TokenspaceError
+from tokenspace.formats import native, numpy, static_embedding, word2vec
+from tokenspace.table import Table
+from tokenspace.vocab import Vocab
+
+V, D = 3_000, 256
+FORMATS = {
+    "native": (native.save, native.load, "t.safetensors"),
+    "word2vec": (word2vec.save_binary, word2vec.load, "t.bin"),
+    "numpy": (numpy.save, numpy.load, "t.npy"),
+    "numpy, same tokens": (numpy.save, numpy.load, "t.npy"),
+    "static": (static_embedding.save, static_embedding.load, "t.{}"),  # a new folder for each
+}
+
+
+class Saver:
+    def __init__(self, name: str, folder: Path) -> None:
+        self._save, self._load, self._file = FORMATS[name]
+        self.folder, self._same_tokens = folder, name.endswith("same tokens")
+
+    def place(self, n: int) -> Path:
+        return self.folder / self._file.format(n)
+
+    def tokens(self, n: int) -> list[str]:
+        return [f"{0 if self._same_tokens else n}.{i}" for i in range(V)]
+
+    def save(self, n: int) -> None:
+        self._save(Table(np.full((V, D), n, np.float32), Vocab(self.tokens(n))), self.place(n))
+
+    def found(self, n: int) -> int | None:
+        """Which table is where table ``n`` would be, every number and token of it; None if there is none."""
+        try:
+            table = self._load(self.place(n))
+        except TokenspaceError:
+            return None
+        n = int(table.weight[0, 0])
+        assert table.weight.shape == (V, D)
+        assert (np.asarray(table.weight) == n).all()
+        assert list(table.vocab) == self.tokens(n)
+        return n
+
+    def partials(self) -> int:
+        return sum(name.endswith(".partial") for name in os.listdir(self.folder))
+
+
+def killed(saver: Saver, first: int, seconds: float) -> tuple[int, int]:
+    """How many saves a child began, and how many it ended, from table ``first`` on, until it was killed."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            for n in itertools.count(first):
+                os.write(theirs, b"b")
+                saver.save(n)
+                os.write(theirs, b"e")
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    told = os.read(ours, 1)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    with os.fdopen(ours, "rb") as pipe:
+        told += pipe.read()
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    return told.count(b"b"), told.count(b"e")
+
+
+def main(name: str, folder: Path, kills: int) -> None:
+    saver, last = Saver(name, folder), 0
+    saver.save(last)
+    begin = time.perf_counter()
+    saver.save(last := last + 1)
+    whole = time.perf_counter() - begin
+    random.seed(11)
+    for _ in range(kills):
+        begun, ended = killed(saver, last + 1, random.uniform(0, 1.5 * whole))
+        left = saver.partials()
+        old, new = last + ended, last + begun
+        found = saver.found(new)
+        old_there = found == old or (name == "static" and saver.found(old) == old)
+        kill = {"in_save": begun > ended, "partials": left, "old": old_there, "new": found == new}
+        sys.stdout.write(json.dumps(kill) + "\n")
+        if found is None and name == "numpy":  # its tokens are there alone, and are not replaced unasked
+            (folder / "t.vocab.txt").unlink()
+        last = new if found == new else old
+    saver.save(last + 1)
+    sys.stdout.write(json.dumps({"partials": saver.partials(), "last": saver.found(last + 1) == last + 1}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
