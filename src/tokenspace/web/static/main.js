@@ -1,0 +1,92 @@
+/** The page: opens the table, and shows the view that the address names. */
+
+import { ask } from "./api.js";
+import { el, fill } from "./dom.js";
+import { MapView } from "./map.js";
+import { count } from "./numbers.js";
+import { QueryView } from "./query.js";
+import { brief } from "./shown.js";
+import { addressOf, onState, showView, state } from "./state.js";
+import { WalkView } from "./walk.js";
+
+const VIEWS = { walk: "Walk", map: "Map", query: "Query" };
+
+const views = {};
+let allTokens = null;
+
+/** Every token with its kind and length: megabytes for a large table, so asked for once and when needed. */
+function tokens() {
+  allTokens ??= ask("tokens").catch((error) => {
+    allTokens = null; // so that the next one who needs them asks again
+    throw error;
+  });
+  return allTokens;
+}
+
+async function open() {
+  const opening = document.getElementById("opening");
+  try {
+    const table = await ask("table");
+    describe(table);
+    views.walk = new WalkView(table, tokens);
+    views.map = new MapView(table, tokens);
+    views.query = new QueryView(table);
+    for (const [name, view] of Object.entries(views)) document.getElementById(name).append(view.node);
+    opening.hidden = true;
+    onState(show);
+    show(state());
+  } catch (error) {
+    opening.textContent = error.message;
+    opening.classList.add("error");
+  }
+}
+
+function show(now) {
+  const current = now.view in VIEWS ? now.view : "walk";
+  for (const link of document.getElementById("views").children) {
+    const name = link.dataset.view;
+    link.setAttribute("href", addressOf(name));
+    if (name === current) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  for (const [name, view] of Object.entries(views)) {
+    const section = document.getElementById(name);
+    if (name !== current && !section.hidden) view.hide();
+    section.hidden = name !== current;
+  }
+  views[current].show(now);
+}
+
+function links() {
+  const nav = document.getElementById("views");
+  fill(
+    nav,
+    Object.entries(VIEWS).map(([name, text]) => {
+      const onclick = (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return; // in a tab of its own
+        event.preventDefault();
+        showView(name);
+      };
+      return el("a", { href: addressOf(name), data: { view: name }, onclick }, text);
+    }),
+  );
+}
+
+function describe(table) {
+  document.title = `${brief(table.name, 60)} – tokenspace`;
+  fill(document.getElementById("table-name"), el("bdi", {}, brief(table.name, 32)), ` ${count(table.rows)} × ${count(table.dim)}`);
+  const facts = [
+    ["rows", `${count(table.rows)} × ${count(table.dim)}, ${table.dtype}`],
+    ["tokens", [table.encoding, table.tokenizer].filter(Boolean).join(", ")],
+    ["recipe", table.recipe],
+    ...(table.provenance ?? []).map(({ label, value }) => [label, value]),
+    ["tokenspace", table.version],
+  ].filter(([, value]) => value);
+  fill(
+    document.getElementById("table-facts"),
+    facts.map(([label, value]) => el("div", {}, el("dt", {}, brief(label, 60)), el("dd", {}, el("bdi", {}, brief(String(value), 300))))),
+  );
+}
+
+links();
+open();

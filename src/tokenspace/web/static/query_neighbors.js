@@ -1,0 +1,64 @@
+/** Which rows lie nearest to a word's, raw and under the switches. */
+
+import { TokenField } from "./complete.js";
+import { el } from "./dom.js";
+import { fixed, plural } from "./numbers.js";
+import { HeatMap } from "./query_rows.js";
+import { brief, tokenNode } from "./shown.js";
+import { setState } from "./state.js";
+import { columnNodes, columns, hitList, neighborLink } from "./switches.js";
+
+const FIRST = "king";
+const HEAT_ROWS = 5; // hits drawn under the lists
+
+/** See `QueryView`, which drives it. */
+export class NeighborsQuery {
+  constructor({ ask }) {
+    this.ask = ask;
+    this.switches = ["metric", "k", "remove"];
+    this.word = new TokenField({ label: "Word or token", onpick: () => setState({ ...this.typed() }) });
+    this.fields = [this.word.node];
+  }
+
+  /** What the address asks. */
+  read(now) {
+    if (now.id !== undefined) return { id: now.id };
+    return { q: now.q ?? FIRST };
+  }
+
+  /** What the fields ask, for the address. */
+  typed() {
+    const { word, id } = this.word.value;
+    return id === null ? { q: word, id: null } : { q: null, id };
+  }
+
+  async answer(asked, { k, metric, remove }, now) {
+    if (asked.q !== undefined) this.word.set(asked.q);
+    const settings = columns(remove);
+    const answers = settings.map(({ params }) => this.ask("neighbors", { ...asked, k, metric, ...params }));
+    const { query, hits } = await answers[0];
+    if (asked.id !== undefined) this.word.set(query.word ?? query.tokens[0], Number(asked.id));
+    const known = new Set(hits.map((hit) => hit.id));
+    const go = (hit) => setState({ id: hit.id, q: null });
+    const list = (answer, n) => hitList(answer.hits, (score) => fixed(score, 4), (hit) => neighborLink(hit, go), n ? known : null);
+    const rows = await this.ask("heatmap", asked.id === undefined ? { q: asked.q, id: first(hits) } : { id: [asked.id, ...first(hits)] });
+    this.heat = new HeatMap(rows, now);
+    this.summary = `${plural(hits.length, "neighbor")} of ${brief(query.word ?? query.tokens[0])} by ${metric}, three ways.`;
+    return [composed(query), columnNodes(settings, answers, list, k), el("h3", {}, "The rows themselves"), this.heat.node];
+  }
+
+  drawn() {
+    this.heat.drawn();
+  }
+}
+
+/** Said of a word that is several tokens: its vector is their mean. */
+export function composed(query) {
+  if (query.tokens.length === 1) return null;
+  const pieces = query.tokens.flatMap((token, n) => (n ? [" + ", tokenNode(token)] : [tokenNode(token)]));
+  return el("p", { class: "note" }, tokenNode(query.word), " is no single token: its vector is the mean of ", pieces, ".");
+}
+
+function first(hits) {
+  return hits.slice(0, HEAT_ROWS).map((hit) => hit.id);
+}

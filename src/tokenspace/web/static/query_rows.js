@@ -1,0 +1,66 @@
+/** Rows as colors and numbers: those of the words that a query concerns, or any that one names. */
+
+import { el, field } from "./dom.js";
+import { fixed, plural, unpacked } from "./numbers.js";
+import { Rows } from "./rows.js";
+import { brief, tokenNode } from "./shown.js";
+import { setState } from "./state.js";
+
+const FIRST = "king queen man woman";
+
+/** A picture of `/api/heatmap`'s answer with the numbers under it. */
+export class HeatMap {
+  constructor(answer, now) {
+    this.lines = answer.rows.map((row) => ({
+      label: tokenNode(row.label, 14),
+      name: brief(row.label),
+      values: unpacked(row.values),
+      mark: row.id === null && row.tokens.length > 1 ? `mean of ${row.tokens.length}` : null,
+    }));
+    const onmove = (dim) => setState({ dim: dim || null }, { replace: true, quiet: true });
+    this.rows = new Rows({ from: Number(now.dim) || 0, onmove, label: "Rows of the table: a column for each dimension" });
+    const largest = Math.max(...this.lines.flatMap((line) => Array.from(line.values, Math.abs)));
+    this.node = el("div", {}, this.rows.node, legend(largest));
+  }
+
+  /** Once it stands on the page, and has a width. */
+  drawn() {
+    this.rows.update(this.lines);
+  }
+}
+
+/** See `QueryView`, which drives it. */
+export class RowsQuery {
+  constructor({ ask }) {
+    this.ask = ask;
+    this.switches = [];
+    this.words = el("input", { type: "text", autocomplete: "off", spellcheck: "false", maxlength: 2000 });
+    this.fields = [field("Words, apart by spaces", this.words)];
+  }
+
+  read(now) {
+    return { words: now.words ?? FIRST };
+  }
+
+  typed() {
+    return { words: this.words.value };
+  }
+
+  async answer({ words }, settings, now) {
+    this.words.value = words;
+    const q = words.split(/\s+/).filter(Boolean);
+    const answer = await this.ask("heatmap", { q });
+    this.heat = new HeatMap(answer, now);
+    this.summary = `${plural(answer.rows.length, "row")} of ${this.heat.lines[0].values.length} dimensions.`;
+    return [this.heat.node];
+  }
+
+  drawn() {
+    this.heat.drawn();
+  }
+}
+
+function legend(largest) {
+  const span = (text) => el("span", { class: "number" }, text);
+  return el("p", { class: "legend-line" }, span(fixed(-largest, 2)), el("span", { class: "signed-scale", "aria-hidden": "true" }), span(fixed(largest, 2)), " color of a number; blue below 0, orange above");
+}

@@ -1,0 +1,109 @@
+/** The gradient step: every position hands a gradient to the row it picked; two positions of one token sum. */
+
+import { el, svg } from "./dom.js";
+import { count, fixed, plural } from "./numbers.js";
+import { brief, tokenNode } from "./shown.js";
+
+const ROW = 30;
+const TOP = 30;
+
+/** Loss, and how many rows move. @param {any} walk a document with `gradient` */
+export function gradientSummary({ gradient }) {
+  const head = gradient.rows_moved_by_head
+    ? `; through the tied head ${count(gradient.rows_moved_by_head)}, since every token is scored`
+    : "; the head has rows of its own";
+  return el(
+    "dl",
+    { class: "facts" },
+    fact("loss", `${fixed(gradient.loss, 4)} nats a token`),
+    fact("learning rate", String(gradient.learning_rate)),
+    fact("rows moved", `${count(gradient.rows_moved)} of ${count(gradient.rows_in_table)} through the lookup${head}`),
+  );
+}
+
+/** Positions on the left, rows on the right, a line for each gradient. */
+export function gradientPicture(walk, width) {
+  const { rows } = walk.gradient;
+  const tokens = walk.tokens;
+  const height = TOP + ROW * Math.max(tokens.length, rows.length) + 8;
+  const narrow = width < 560;
+  const x = narrow ? { from: 92, to: 160 } : { from: 200, to: 420 };
+  const yFrom = (t) => TOP + ROW * (t + 0.5);
+  const order = [...rows.keys()].sort((m, n) => center(rows[m]) - center(rows[n]));
+  const yTo = new Map(order.map((n, place) => [n, TOP + ROW * (place + 0.5) * (Math.max(tokens.length, rows.length) / rows.length)]));
+  const parts = rows.map((row, n) => {
+    const sums = row.positions.length > 1;
+    const y = yTo.get(n);
+    const paths = row.positions.map((t) => svg("path", { d: curve(x.from + 6, yFrom(t), x.to - 10, y), class: `strip-line ${sums ? "again" : ""}` }));
+    const sign = sums && [
+      svg("circle", { cx: x.to, cy: y, r: 9, class: "sum-node" }),
+      svg("text", { x: x.to, y: y + 4.5, "text-anchor": "middle", class: "sum-sign" }, "+"),
+    ];
+    const still = row.gradient === 0;
+    const label = narrow ? `${brief(row.token, 10)} ` : `row ${count(row.id)}  ${brief(row.token, 18)} `;
+    const length = still ? "no gradient" : `‖g‖ ${fixed(row.gradient, 3)}`;
+    const cosine = narrow || still ? "" : `   cosine before and after ${fixed(row.cosine, 4)}`;
+    return [paths, sign, svg("text", { x: x.to + 16, y: y + 4, class: `strip-label ${sums ? "again" : ""}` }, label, svg("tspan", { class: "soft" }, length + cosine))];
+  });
+  const labels = tokens.map((token, t) =>
+    svg("text", { x: x.from, y: yFrom(t) + 4, "text-anchor": "end", class: "strip-token" }, brief(token.token, narrow ? 8 : 18), svg("tspan", { class: "soft" }, ` ${t}`)),
+  );
+  const headings = [
+    svg("text", { x: x.from, y: 14, "text-anchor": "end", class: "strip-heading" }, "position"),
+    svg("text", { x: x.to + 16, y: 14, class: "strip-heading" }, narrow ? "row, length" : "row of E and its gradient's length"),
+  ];
+  const described = `${plural(tokens.length, "position")} hand gradients to ${plural(rows.length, "row")}`;
+  return svg("svg", { class: "strip", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": described }, headings, parts, labels);
+}
+
+/**
+ * What each position hands over, their sum, and the row before and after the step; repeated tokens come first.
+ *
+ * @returns {import("./rows.js").Line[]} none where the answer has no `by_position`
+ */
+export function gradientLines(walk) {
+  const { rows, by_position: parts, learning_rate: rate } = walk.gradient;
+  if (!parts) return [];
+  const ordered = [...rows].sort((a, b) => b.positions.length - a.positions.length || a.positions[0] - b.positions[0]);
+  return ordered.flatMap((row, n) => {
+    const name = brief(row.token);
+    const sum = summed(row.positions.map((t) => parts[t]));
+    const before = walk.steps.lookup[row.positions[0]];
+    const after = Array.from(before, (value, d) => Math.fround(value - rate * sum[d]));
+    const sums = row.positions.length > 1;
+    const handed = row.positions.map((t, k) => ({
+      label: k === 0 ? el("span", {}, tokenNode(row.token, 10), el("small", {}, ` from ${t}`)) : sign(`+ from ${t}`),
+      values: parts[t],
+      name: `${name}, gradient from position ${t}`,
+      role: "term",
+      first: k === 0 && n > 0,
+    }));
+    return [
+      ...handed,
+      ...(sums ? [{ label: sign("= gradient"), values: sum, name: `${name}, the row's gradient`, role: "sum" }] : []),
+      { label: sign("row"), values: before, name: `${name}, the row before`, role: "term", scaleOf: 1 },
+      { label: sign(`row − ${rate} × gradient`), values: after, name: `${name}, the row after the step`, role: "sum", scaleOf: 1 },
+    ];
+  });
+}
+
+function summed(rows) {
+  return Array.from(rows[0], (_, d) => Math.fround(rows.reduce((total, row) => total + row[d], 0)));
+}
+
+function sign(text) {
+  return el("span", { class: "sign" }, text);
+}
+
+function fact(name, value) {
+  return el("div", {}, el("dt", {}, name), el("dd", {}, value));
+}
+
+function center(row) {
+  return row.positions.reduce((sum, t) => sum + t, 0) / row.positions.length;
+}
+
+function curve(x1, y1, x2, y2) {
+  const middle = (x1 + x2) / 2;
+  return `M${x1},${y1} C${middle},${y1} ${middle},${y2.toFixed(1)} ${x2},${y2.toFixed(1)}`;
+}

@@ -1,0 +1,29 @@
+/** The way back: what the head scores highest at each position. */
+
+import { el } from "./dom.js";
+import { fixed, percent } from "./numbers.js";
+import { tokenNode } from "./shown.js";
+
+/** @param {any} walk a document with `predictions` */
+export function scoresPanel(walk) {
+  if (!walk.predictions) return el("p", { class: "note" }, walk.left_out?.predictions ?? "This table has no head that can score.");
+  const positions = walk.predictions.map((candidates, t) =>
+    el(
+      "li",
+      { class: "scored" },
+      el("h3", {}, tokenNode(walk.tokens[t].token, 20), el("small", {}, ` position ${walk.tokens[t].position}`)),
+      el("ol", { class: "bars" }, candidates.map((candidate) => bar(candidate))),
+    ),
+  );
+  return el("ol", { class: "scores" }, positions);
+}
+
+function bar({ token, id, logit, probability }) {
+  return el(
+    "li",
+    { title: `id ${id}, logit ${fixed(logit, 4)}`, style: { "--share": probability } },
+    tokenNode(token, 18),
+    el("span", { class: "number" }, `logit ${fixed(logit, 2)}`),
+    el("span", { class: "number" }, percent(probability)),
+  );
+}

@@ -1,0 +1,170 @@
+/** The walk's document (what `embed --json` prints) told as steps, each with its formula, shapes and meaning. */
+
+import { count, fixed, plural } from "./numbers.js";
+
+/**
+ * @typedef {Object} Step
+ * @property {string} key in the address
+ * @property {string} name on the stepper
+ * @property {string} formula
+ * @property {string} shape of what leaves it
+ * @property {string[]} meaning sentences
+ */
+
+const NOTHING_BETWEEN =
+  "No transformer body stands between here: the input itself is taken as the hidden state, so this shows the arithmetic, not a model's prediction.";
+
+/**
+ * The steps that this document has, in order.
+ *
+ * @param {any} walk
+ * @param {{rows: number, dim: number}} table
+ * @returns {Step[]}
+ */
+export function stepsOf(walk, table) {
+  const T = walk.tokens.length;
+  const steps = [
+    {
+      key: "tokens",
+      name: "tokens",
+      formula: "text → tokens",
+      shape: `(${T},)`,
+      meaning: ["The tokenizer cuts the text into pieces that the vocabulary has."],
+    },
+    {
+      key: "ids",
+      name: "ids",
+      formula: "token → id",
+      shape: `(${T},)`,
+      meaning: ["Each token is known by a number: its row in the table. From here on the text is gone; only the numbers go in."],
+    },
+  ];
+  for (const key of Object.keys(walk.steps)) steps.push({ key, shape: shapeOf(walk.steps[key]), ...told(key, walk, table) });
+  steps.push(predict(walk, table), gradient(table));
+  return steps;
+}
+
+/** The part of `name` that the table lacks and that was drawn at random, said; null if it has it. */
+export function untrainedNote(walk, name = null) {
+  const drawn = (walk.untrained ?? []).filter((part) => name === null || part === name);
+  if (!drawn.length) return null;
+  return `The table has no ${drawn.join(" and ")} rows of its own: these were drawn at random, untrained.`;
+}
+
+/** Each step's vectors before it is added to: "position" stands beside the sum of all that came before. */
+export function sumsOf(walk) {
+  const before = {};
+  const after = {};
+  let current = null;
+  for (const [key, rows] of Object.entries(walk.steps)) {
+    before[key] = current;
+    current = current !== null && isAdded(key) ? current.map((row, t) => row.map((x, d) => Math.fround(x + rows[t][d]))) : rows;
+    after[key] = current;
+  }
+  return { before, after };
+}
+
+/** Whether a step's numbers are rows to add, rather than what the vectors are after it. */
+export function isAdded(key) {
+  return !["lookup", "scaled", "normalized", "dropout", "projected", "output"].includes(key);
+}
+
+function told(key, walk, table) {
+  const known = {
+    lookup: {
+      name: "rows",
+      formula: "x = E[id]",
+      meaning: [
+        `Each id picks one row of the table E (${count(table.rows)} × ${count(table.dim)}). Nothing is computed: it is indexing.`,
+        "A token that occurs twice picks the same row twice.",
+      ],
+    },
+    scaled: {
+      name: "× scale",
+      formula: `x ← x × ${scaleText(walk)}`,
+      meaning: ["Every number times one constant, so that positions, which are about 1 in size, don't drown the tokens."],
+    },
+    position: {
+      name: "+ position",
+      formula: "x ← x + P[position]",
+      meaning: [positionText(walk), "The same token at two places is two different vectors from here on."],
+    },
+    segment: {
+      name: "+ segment",
+      formula: "x ← x + S[segment]",
+      meaning: ["A row for the text that the token belongs to: 0 for the first, 1 for its pair."],
+    },
+    normalized: {
+      name: "LayerNorm",
+      formula: "x ← γ (x − mean) / √(variance + ε) + β",
+      meaning: [`Each vector by itself: mean 0 and variance 1 over its ${count(width(walk, "normalized"))} numbers, then the learned γ and β.`],
+    },
+    projected: {
+      name: "projection",
+      formula: "x ← x W + b",
+      meaning: [`From the table's width ${count(table.dim)} to the model's ${count(width(walk, "projected"))}.`],
+    },
+    dropout: { name: "dropout", formula: "x ← x", meaning: dropoutText(walk) },
+    output: {
+      name: "input",
+      formula: "= the transformer's input",
+      meaning: ["What the transformer's first layer receives."],
+    },
+  };
+  return known[key] ?? { name: `+ ${key}`, formula: `x ← x + ${key}[0]`, meaning: [`A row of the ${key} table is added.`] };
+}
+
+function predict(walk, table) {
+  const matrix = walk.tied === false ? "O.T" : "E.T";
+  const rows = walk.tied === false ? "the head's own rows O" : "the same table E, transposed: the head is tied";
+  return {
+    key: "predict",
+    name: "scores",
+    formula: `logits = hidden · ${matrix}`,
+    shape: `(${walk.tokens.length}, ${table.rows})`,
+    meaning: [`Back from vectors to tokens: each position is multiplied with ${rows}. Softmax makes shares of the ${plural(table.rows, "score")}.`, NOTHING_BETWEEN],
+  };
+}
+
+function gradient(table) {
+  return {
+    key: "gradient",
+    name: "gradient",
+    formula: "∂loss/∂E[i] = Σ over the positions of i",
+    shape: `(${table.rows}, ${table.dim})`,
+    meaning: [
+      "One step of descent on the mean cross entropy of each next token. A row's gradient is the sum over every position where its token stands; all other rows get none through the lookup.",
+      NOTHING_BETWEEN,
+    ],
+  };
+}
+
+function scaleText(walk) {
+  const root = Math.sqrt(walk.d_model);
+  const text = Math.abs(walk.scale - root) < 1e-3 * root ? `√${walk.d_model} = ` : "";
+  return text + fixed(walk.scale, 4);
+}
+
+function positionText(walk) {
+  const kind = walk.layer?.position;
+  if (kind === "sinusoidal") return "A row for each position is added: sines and cosines of the position, computed, not learned.";
+  if (kind === "learned") return "A row for each position is added, from a table that is learned.";
+  return "A row for each position is added.";
+}
+
+function dropoutText(walk) {
+  const rate = walk.dropout;
+  const training =
+    typeof rate === "number"
+      ? `In training each number would be set to 0 with probability ${rate}, and the rest divided by ${fixed(1 - rate, 2)}.`
+      : "It drops numbers only in training.";
+  return [`Off: nothing changes. ${training}`];
+}
+
+function shapeOf(rows) {
+  return `(${rows.length}, ${rows[0].length})`;
+}
+
+function width(walk, key) {
+  return (walk.steps[key] ?? walk.steps.output)[0].length;
+}
