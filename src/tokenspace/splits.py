@@ -39,9 +39,12 @@ def splits(text: str, named: Mapping[str, Tokenizer], pair: str | None = None) -
 
 
 def tokenizer_at(source: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer of a table (a built-in name, a file that keeps one) or a model, or in files of its own."""
+    """The tokenizer of a table (a built-in name, a file that keeps one), of a model, or by itself."""
     tokenizer = None
-    if source in formats.BUILT_IN or _keeps_tokenizer(_format(Path(source))):
+    if not os.fspath(source):
+        return Tokenizer.load(source)  # says that none was named
+    source = formats.located(source)
+    if _keeps_tokenizer(_format(Path(source))):
         tokenizer = formats.load(source).tokenizer
     else:
         try:
@@ -62,7 +65,7 @@ def _format(path: Path) -> str | None:
 
 
 def _keeps_tokenizer(format: str | None) -> bool:
-    return format in formats.FORMATS and "tokenizer" in formats.FORMATS[format].keeps
+    return format in formats.WRITABLE and "tokenizer" in formats.FORMATS[format].keeps
 
 
 def _is_plain_table(path: Path) -> bool:

@@ -14,6 +14,7 @@ from tokenspace.formats import numpy as npy
 from tokenspace.formats.convert import convert, losses
 from tokenspace.formats.tokens import LONGEST_TOKEN
 
+IN_FILES = [name for name in formats.WRITABLE if name != "static-embedding"]  # a folder is never replaced
 FILES = {"t.vec": "word2vec-text", "t.bin": "word2vec-binary", "t.txt": "glove", "t.npy": "numpy"}
 
 
@@ -115,7 +116,7 @@ def test_repeated_tokens_are_counted(tmp_path):
     assert convert(tmp_path / "in", tmp_path / "out.vec").repeated == 1
 
 
-@pytest.mark.parametrize("name", formats.WRITABLE)
+@pytest.mark.parametrize("name", IN_FILES)
 def test_a_table_is_not_written_onto_itself(name, tmp_path):
     ts.save(table("a", "b"), tmp_path / "t", name)
     (tmp_path / "link").symlink_to("t")
@@ -171,7 +172,7 @@ def test_a_file_that_reads_back_differently_is_not_called_equal(damage, tmp_path
 
 
 @pytest.mark.parametrize("error", [TableFormatError("damaged"), KeyboardInterrupt()])
-@pytest.mark.parametrize("name", formats.WRITABLE)
+@pytest.mark.parametrize("name", IN_FILES)
 def test_the_old_table_stays_until_the_new_one_is_read_back(name, error, tmp_path, monkeypatch):
     module = {"native": native, "glove": glove, "numpy": npy, "npz": npz, "gguf": gguf}.get(name, word2vec)
     ts.save(table("old"), tmp_path / "out", name)

@@ -17,6 +17,7 @@ FORMATS = [
     "numpy",
     "npz",
     "gguf",
+    "static-embedding",
 ]
 GENSIM_READS = {"word2vec-text", "word2vec-binary", "glove"}
 PARTS = {
@@ -36,7 +37,7 @@ PARTS = {
     "name",
     type=click.Choice(FORMATS),
     help="OUT's format.  [default: by its suffix: .vec word2vec-text, .bin word2vec-binary, .txt glove, "
-    ".npy numpy, .npz npz, .gguf gguf, else native]",
+    ".npy numpy, .npz npz, .gguf gguf, a / at its end static-embedding, else native]",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Read IN's first so many rows, and no further.")
 @click.option(

@@ -57,6 +57,7 @@ def embed(
     Tokens, ids, the table's rows, × scale, + position, + segment: each step that the recipe has, with its
     shape. With no TEXT, each line of stdin is one; several lines make a padded batch (JSON: one line each).
     """
+    from tokenspace import formats
     from tokenspace.cli import splits_view, steps_view, walk_view
     from tokenspace.splits import splits, tokenizer_at
     from tokenspace.walk import Pipeline
@@ -66,7 +67,7 @@ def embed(
     lines = list(texts(text, "a TEXT"))
     if pair is not None and len(lines) != 1:
         raise click.UsageError(f"--pair goes with one text, found {len(lines)}")
-    if pair is not None and recipe is None and not os.path.isdir(source):
+    if pair is not None and recipe is None and not os.path.isdir(formats.located(source)):
         recipe = "bert"  # the recipe with segments to show
     pipeline = Pipeline.open(source, recipe, seed)
     walks = pipeline.walk(lines, pair)

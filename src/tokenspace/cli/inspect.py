@@ -20,13 +20,15 @@ _FLAG = {True: "tied", False: "untied", None: "nothing"}
 def inspect(ctx: click.Context, checkpoint: str, as_json: bool) -> None:
     """What a model's files hold around its vocabulary, and what is wrong there.
 
-    CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin). The status is 1 if
-    a token id has no row in the table.
+    CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin), or hf:org/name, of
+    which only the files that hold the table are fetched. The status is 1 if a token id has no row in the
+    table.
     """
+    from tokenspace import formats
     from tokenspace.checkpoint import audit
     from tokenspace.models import open_checkpoint
 
-    found = audit(open_checkpoint(checkpoint))
+    found = audit(open_checkpoint(formats.located(checkpoint)))
     if as_json:
         echo_json(_facts(found))
     else:

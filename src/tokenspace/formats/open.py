@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tokenspace.errors import OutputError, ShapeError, TableFormatError
-from tokenspace.formats import fasttext, gguf, glove, native, npz, numpy, word2vec
+from tokenspace.formats import fasttext, gguf, glove, hub, native, npz, numpy, static_embedding, word2vec
 from tokenspace.formats.selection import checked_limit, needed, selected
-from tokenspace.formats.sniff import sniff_source, table_source
+from tokenspace.formats.sniff import sniff, sniff_source, table_source
 from tokenspace.formats.tokens import Errors, Refusal, Verify
 from tokenspace.models.open import load_table
 from tokenspace.models.plain import load_file
@@ -43,6 +43,10 @@ def _any(token: bytes) -> None:
     return None
 
 
+def _checkpoint(folder: Path, errors: Errors, limit: int | None, tensor: str | None = None) -> Table:
+    return load_table(folder, tensor, limit)
+
+
 _float32 = (np.dtype(np.float32),)
 _float16 = (*_float32, np.dtype(np.float16))
 FORMATS = {
@@ -53,8 +57,16 @@ FORMATS = {
     "numpy": Format(numpy.load, numpy.save, numpy.refusal, _float16),
     "npz": Format(npz.load, npz.save, numpy.refusal, _float16, frozenset({"output"})),
     "gguf": Format(gguf.load, gguf.save, gguf.refusal, DTYPES, PARTS - {"subwords"}),
+    "static-embedding": Format(
+        static_embedding.load,
+        static_embedding.save,
+        static_embedding.refusal,
+        _float16,
+        frozenset({"tokenizer", "special", "provenance"}),
+    ),
     "fasttext": Format(fasttext.load, None, _any, _float32),
-    "tensors": Format(load_file, None, _any, DTYPES),
+    "tensors": Format(load_file, None, _any, DTYPES, frozenset({"tokenizer", "output", "special"})),
+    "checkpoint": Format(_checkpoint, None, _any, DTYPES, frozenset({"tokenizer", "output", "special"})),
 }
 WRITABLE = [name for name, format in FORMATS.items() if format.save]
 SUFFIXES = {
@@ -105,37 +117,42 @@ def load(
 
 
 def located(source: str | os.PathLike[str]) -> Path:
-    """Where the table that ``source`` names lies: a file, an archive's member, or a folder."""
+    """Where the table that ``source`` names lies: a file, an archive's member, or a folder.
+
+    ``hf:org/name`` is fetched first, if it is not there yet.
+    """
     if source in BUILT_IN:
         return BUILT_IN[str(source)]
+    if hub.is_name(source):
+        return hub.fetch(str(source))
     if not os.fspath(source):
         raise TableFormatError(f"no table was named; name a file, a folder, or one of {', '.join(BUILT_IN)}")
     return Path(source)
 
 
 def _read(place: Path, limit: int | None, errors: Errors, model: dict[str, Any]) -> Table:
-    if os.path.isdir(place):
-        return load_table(place, tensor=model["tensor"], limit=limit)
-    source = _source(place)
-    name = sniff_source(source)
-    given = {key: value for key, value in model.items() if value is not None}
-    if given and name != "tensors":
-        raise ShapeError(f"{' and '.join(given)} is for a model's tensors; {source.path} is {name}")
-    return FORMATS[name].load(source, errors=errors, limit=limit, **given)
-
-
-def _source(place: Path) -> Source:
     if not os.path.exists(place) and not archive_of(place):
         raise TableFormatError(
             f"there is no table {str(place)!r}: neither a file or folder nor a built-in one "
             f"({', '.join(BUILT_IN)})"
         )
-    return table_source(place)
+    source: Path | Source
+    if os.path.isdir(place):
+        source, name = place, sniff(place)
+    else:
+        source = table_source(place)
+        name = sniff_source(source)
+    given = {key: value for key, value in model.items() if value is not None}
+    taken = {"tensors": {"tensor", "vocab"}, "checkpoint": {"tensor"}}.get(name, set())
+    if wrong := [key for key in given if key not in taken]:
+        raise ShapeError(f"{' and '.join(wrong)} is for a file of a model's tensors; {place} is {name}")
+    return FORMATS[name].load(source, errors=errors, limit=limit, **given)
 
 
 def save(table: Table, path: str | os.PathLike[str], format: str | None = None) -> None:
     """Write ``table`` in ``format``, a name in ``WRITABLE``; with none, the suffix decides: ``.vec``
-    word2vec-text, ``.bin`` word2vec-binary, ``.txt`` glove, ``.npy``, ``.npz``, ``.gguf``; any other: native.
+    word2vec-text, ``.bin`` word2vec-binary, ``.txt`` glove, ``.npy``, ``.npz``, ``.gguf``; a
+    name that ends in ``/``: a static-embedding folder; any other: native.
 
     Only native holds all of a table; ``formats.convert`` names what another leaves out. ``TableFormatError``
     if the table holds NaN or infinity, ``VocabError`` if the format can't hold a token, ``OutputError`` if
@@ -173,6 +190,8 @@ def files_of(path: Path, format: str) -> list[Path]:
 def format_for(path: str | os.PathLike[str], format: str | None = None) -> str:
     """The format that ``save`` writes: the one named, else the suffix's."""
     if format is None:
+        if os.fspath(path).endswith("/"):
+            return static_embedding.NAME
         return SUFFIXES.get(Path(path).suffix.lower(), "native")
     if not isinstance(format, str) or format not in FORMATS:
         raise TableFormatError(f"there is no table format {format!r}; there are {', '.join(FORMATS)}")

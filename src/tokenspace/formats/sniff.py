@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tokenspace.errors import TableFormatError
-from tokenspace.formats import fasttext, gguf, native, npy, npz, numpy, word2vec
+from tokenspace.formats import fasttext, gguf, native, npy, npz, numpy, static_embedding, word2vec
 from tokenspace.formats import rows as text_rows
 from tokenspace.models.plain import is_pickle
 from tokenspace.models.safetensors import open_file
@@ -34,6 +34,8 @@ def sniff(path: str | os.PathLike[str]) -> str:
     another folder                                          checkpoint
     ======================================================  ======================================
     """
+    if os.path.isdir(path):
+        return static_embedding.NAME if static_embedding.is_static(path) else "checkpoint"
     return sniff_source(table_source(path))
 
 
