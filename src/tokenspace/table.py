@@ -76,13 +76,12 @@ class Table:
         """
         if not isinstance(token, str):
             raise VocabError(f"a table is indexed by a token, found {token!r}; rows by id: table.lookup(ids)")
-        try:
-            return self.lookup(self.vocab.find(token).id)
-        except VocabError:
-            vector = None if self.subwords is None else self.subwords.vector(token)
-            if vector is None:
-                raise
-            return vector
+        found = self.vocab.known(token)
+        if found is None and self.subwords is not None:
+            vector = self.subwords.vector(token)
+            if vector is not None:
+                return vector
+        return self.lookup((found or self.vocab.find(token)).id)
 
     def lookup(self, ids: ArrayLike) -> Float[Array, "*axes D"]:
         """The rows of ``ids`` (any shape and integer type) in float32; ``TokenIdError`` if one has no row."""

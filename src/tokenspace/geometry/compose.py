@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenspace.errors import ShapeError, VocabError
+from tokenspace.errors import ShapeError
 from tokenspace.shapes import Array, ArrayLike, Float
 from tokenspace.table import Table, check_finite
 
@@ -53,15 +53,13 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
 
 
 def _word(table: Table, word: str) -> Resolved:
-    try:
-        ids: tuple[int, ...] = (table.vocab.find(word).id,)
-    except VocabError:
-        vector = None if table.subwords is None else table.subwords.vector(word)
-        if table.subwords is not None and vector is not None:
+    known = table.vocab.known(word)
+    if known is None and table.subwords is not None:
+        vector = table.subwords.vector(word)
+        if vector is not None:
             return Resolved(word, vector, (), tuple(table.subwords.ngrams(word)))
-        ids = _pieces(table, word)
-        if not ids:
-            raise
+    ids = _pieces(table, word) if known is None else (known.id,)
+    ids = ids or (table.vocab.find(word).id,)  # raises, with close spellings
     return Resolved(word, _mean(table, ids), ids, tuple(table.vocab[i] for i in ids))
 
 
