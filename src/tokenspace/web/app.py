@@ -6,6 +6,7 @@ every refusal is JSON: ``{"error": "one sentence"}``.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import logging
@@ -100,7 +101,8 @@ class App:
             await send(message)
 
         refusal = self._refusal(scope)
-        await (self._app if refusal is None else refusal)(scope, receive, send_guarded)
+        with contextlib.suppress(Exception):  # told by _unforeseen; raised on, it would end the connection
+            await (self._app if refusal is None else refusal)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Why a request is turned away before it is looked at; None if it isn't."""

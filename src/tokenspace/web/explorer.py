@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tokenspace.errors import CheckpointError, ShapeError, VocabError
 from tokenspace.geometry.analogy import Method
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.neighbors import Hit, Metric, neighbors
+from tokenspace.geometry.projection import Projection, available, project
 from tokenspace.geometry.similarity import similarity
 from tokenspace.plots import Heatmap, Norms
 from tokenspace.plots.norms import KINDS
@@ -95,8 +96,6 @@ class Explorer:
 
     def facts(self) -> Answer:
         """What the table is."""
-        from tokenspace.geometry.projection import available
-
         table = self.table
         recipes = self.walks.recipes
         return {
@@ -238,6 +237,7 @@ class Explorer:
     ) -> Answer:
         """The rows nearest to a word's, or to the row of an id."""
         _within("k", k, 1, MOST_HITS)
+        _one_of("metric", metric, get_args(Metric))
         found = self._resolved(word)
         hits = neighbors(self._view(center, remove), _query(found), k, metric=metric)
         return {
@@ -260,6 +260,7 @@ class Explorer:
         from tokenspace.plots import Arrows
 
         _within("k", k, 1, MOST_HITS)
+        _one_of("method", method, get_args(Method))
         words = [_query(self._resolved(word)) for word in (a, b, c)]
         drawn = Arrows.of(self._view(center, remove), *words, method=method, k=k)
         names = ("a", "b", "c", "d", "target")
@@ -332,7 +333,8 @@ class Explorer:
 
     def _map_asked(
         self, method: str, dims: int, seed: int, center: bool | None, remove: int
-    ) -> tuple[str, int, int, bool | None, int]:
+    ) -> tuple[Any, int, int, bool | None, int]:
+        _one_of("method", method, tuple(available()))
         if dims not in (2, 3):
             raise ShapeError(f"a map has 2 or 3 dimensions, found {dims!r}")
         _within("seed", seed, 0, LARGEST_SEED)
@@ -340,10 +342,8 @@ class Explorer:
         return method, dims, seed, center, remove
 
     def _projected(
-        self, asked: tuple[str, int, int, bool | None, int], progress: Progress
-    ) -> tuple[Any, float]:
-        from tokenspace.geometry.projection import project
-
+        self, asked: tuple[Any, int, int, bool | None, int], progress: Progress
+    ) -> tuple[Projection, float]:
         method, dims, seed, center, remove = asked
         begin = time.perf_counter()
         made = project(self.table, method, dims, seed, center=center, remove=remove, progress=progress)
@@ -361,6 +361,11 @@ def _described(found: Resolved) -> Answer:
 
 def _hits(hits: Sequence[Hit]) -> list[Answer]:
     return [{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits]
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ShapeError(f"{name} {value[:40]!r} is not known; allowed: {', '.join(allowed)}")
 
 
 def _within(name: str, value: int, least: int, most: int) -> int:

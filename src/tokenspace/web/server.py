@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import threading
 import time
@@ -49,8 +50,9 @@ def listening(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     except socket.gaierror as error:
         raise OutputError(f"can't listen at {host!r}: {error.strerror}") from None
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
         taken = "; leave --port out to take a free one" if error.errno == errno.EADDRINUSE else ""
-        raise OutputError(f"can't listen at {host}, port {port}: {error.strerror}{taken}") from None
+        raise OutputError(f"can't listen at {host}, port {port}: {reason}{taken}") from None
 
 
 def url_of(listener: socket.socket, host: str) -> str:

@@ -1,0 +1,202 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import tokenspace as ts
+from tokenspace import geometry
+from tokenspace.errors import ShapeError, TokenIdError, VocabError
+from tokenspace.plots import Heatmap, Norms
+from tokenspace.plots.norms import KINDS
+from tokenspace.web.answers import as_json, unpacked
+from tokenspace.web.explorer import Explorer
+from tokenspace.web.jobs import Running
+
+from . import hostile
+
+
+@pytest.fixture(scope="module")
+def wordnet():
+    return ts.load("wordnet")
+
+
+@pytest.fixture(scope="module")
+def explorer(wordnet):
+    return Explorer(wordnet, name="wordnet")
+
+
+@pytest.fixture
+def odd():
+    return Explorer(hostile.table())
+
+
+def finished(ask):
+    """The answer of a slow call, polled as the page does."""
+    for _ in range(600):
+        answer = ask()
+        if not isinstance(answer, Running):
+            return answer
+        time.sleep(0.05)
+    raise AssertionError("the answer never came")
+
+
+def test_facts(explorer):
+    facts = explorer.facts()
+    assert (facts["name"], facts["rows"], facts["dim"], facts["dtype"]) == ("wordnet", 33_003, 100, "float16")
+    assert (facts["recipe"], facts["pairs"], facts["walk"]) == ("original", False, None)
+    assert [recipe["name"] for recipe in facts["recipes"]] == ["original", "bert", "gpt2", "llama"]
+    assert [recipe["pairs"] for recipe in facts["recipes"]] == [False, True, False, False]
+    assert {"label": "objective", "value": "skip-gram with negative sampling"} in facts["provenance"]
+    assert facts["methods"]["pca"] is True
+    assert facts["kinds"] == list(KINDS)
+
+
+def test_a_checkpoint_is_opened_with_its_own_layer(minilm_folder):
+    facts = Explorer.open(minilm_folder).facts()
+    assert (facts["recipe"], facts["pairs"], facts["name"]) == ("bert", True, "model")
+    assert Explorer.open(minilm_folder, "gpt2").facts()["recipe"] == "gpt2"
+
+
+def test_a_table_without_a_tokenizer_says_why_it_has_no_walk(odd):
+    facts = odd.facts()
+    assert (facts["tokenizer"], facts["recipe"], facts["recipes"], facts["pairs"]) == (None, None, [], False)
+    assert "no tokenizer" in facts["walk"]
+    with pytest.raises(VocabError, match="no tokenizer"):
+        odd.walk("king")
+
+
+def test_tokens_kinds_and_norms_are_the_tables(explorer, wordnet):
+    answer, norms = explorer.tokens(), Norms.of(wordnet)
+    assert answer["tokens"] == list(wordnet.vocab)
+    np.testing.assert_array_equal(unpacked(answer["kind"]), norms.kinds)
+    np.testing.assert_allclose(unpacked(answer["norm"]), norms.lengths, rtol=1e-6)
+    assert not unpacked(answer["placeholder"]).any()
+
+
+def test_rows_without_a_token_are_marked(odd):
+    assert np.flatnonzero(unpacked(odd.tokens()["placeholder"])).tolist() == [16]
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize(
+    "switches", [{}, {"center": True}, {"remove": 2}], ids=["raw", "centered", "removed"]
+)
+def test_neighbors_are_the_librarys(explorer, wordnet, metric, switches):
+    answer = explorer.neighbors("king", k=7, metric=metric, **switches)
+    hits = geometry.neighbors(wordnet, "king", 7, metric=metric, **switches)
+    assert [(hit["id"], np.float32(hit["score"])) for hit in answer["hits"]] == [
+        (hit.id, np.float32(hit.score)) for hit in hits
+    ]
+    king = wordnet.vocab.id("king")
+    assert answer["query"] == {"word": "king", "ids": [king], "tokens": ["king"], "zero": False}
+    assert answer["settings"]["center"] is bool(switches)
+    assert explorer.neighbors(king, k=7, metric=metric, **switches)["hits"] == answer["hits"]
+
+
+def test_a_composed_word_shows_its_pieces(minilm):
+    answer = Explorer(minilm).neighbors("tokenspace", k=3)
+    assert len(answer["query"]["ids"]) > 1
+    assert answer["query"]["tokens"] == [minilm.vocab[i] for i in answer["query"]["ids"]]
+    assert [hit["id"] for hit in answer["hits"]] == [
+        hit.id for hit in geometry.neighbors(minilm, "tokenspace", 3)
+    ]
+
+
+def test_a_zero_row_is_said(explorer, wordnet):
+    zero = int(np.flatnonzero(~np.asarray(wordnet.weight, np.float32).any(axis=1))[0])
+    assert explorer.neighbors(zero)["query"]["zero"] is True
+
+
+def test_similarity_is_the_librarys(explorer, wordnet):
+    answer = explorer.similarity("king", "queen", remove=1)
+    found = geometry.similarity(wordnet, "king", "queen", remove=1)
+    for name in ("cosine", "dot", "l2"):
+        assert np.float32(answer[name]) == np.float32(getattr(found, name))
+    assert answer["a"]["tokens"] == ["king"]
+
+
+def test_the_heat_map_is_the_librarys(explorer, wordnet):
+    answer = explorer.heatmap(["king", wordnet.vocab.id("queen")])
+    drawn = Heatmap.of(wordnet, ["king", "queen"])
+    for row, values in zip(answer["rows"], drawn.values, strict=True):
+        np.testing.assert_array_equal(unpacked(row["values"]), values)
+    assert [row["label"] for row in answer["rows"]] == ["king", "queen"]
+    assert np.float32(answer["limit"]) == np.float32(drawn.limit)
+
+
+def test_completion(explorer, wordnet):
+    found = explorer.complete("kin", n=3)["tokens"]
+    assert [each["token"] for each in found] == ["kin", "king", "kind"]
+    assert all(wordnet.vocab[each["id"]] == each["token"] for each in found)
+
+
+@pytest.mark.parametrize("i", range(17))
+def test_any_token_goes_through_every_question(odd, i):
+    token = odd.table.vocab[i]
+    for word in (token, i):
+        assert as_json(odd.neighbors(word, k=20))
+        assert as_json(odd.similarity(word, "king"))
+        assert as_json(odd.heatmap([word, word]))
+        assert as_json(odd.complete(token))
+    assert odd.neighbors(i, k=20)["query"]["ids"] == [i]
+    assert len(odd.neighbors(i, k=20)["hits"]) == (15 if i != 16 else 16)  # itself and the nameless row
+    if i != 16:
+        assert i in [each["id"] for each in odd.complete(token, n=100)["tokens"]]
+
+
+def test_limits(odd):
+    with pytest.raises(VocabError, match="1 to 2,000 characters here, found 2,001"):
+        odd.neighbors("x" * 2_001)
+    with pytest.raises(VocabError, match="characters"):
+        odd.similarity("king", "")
+    with pytest.raises(ShapeError, match="characters"):
+        odd.complete("x" * 2_001)
+    with pytest.raises(ShapeError, match="k must be from 1 to 1,000 here, found 0"):
+        odd.neighbors("king", k=0)
+    with pytest.raises(ShapeError, match="found 1,001"):
+        odd.neighbors("king", k=1_001)
+    with pytest.raises(ShapeError, match="remove"):
+        odd.neighbors("king", remove=65)
+    with pytest.raises(ShapeError, match="directions"):
+        odd.neighbors("king", remove=8)
+    with pytest.raises(ShapeError, match="1 to 64 rows"):
+        odd.heatmap([])
+    with pytest.raises(ShapeError, match="1 to 64 rows"):
+        odd.heatmap(["king"] * 65)
+    with pytest.raises(TokenIdError):
+        odd.neighbors(17)
+    with pytest.raises(ShapeError, match="2 or 3 dimensions"):
+        odd.map(dims=4)
+    with pytest.raises(ShapeError, match="seed"):
+        odd.map(seed=2**32)
+    with pytest.raises(ShapeError):
+        odd.map("mds")
+    with pytest.raises(ShapeError, match="metric"):
+        odd.neighbors("king", metric="manhattan")
+
+
+def test_the_map_is_the_librarys(odd):
+    answer = finished(lambda: odd.map("pca", 3, seed=4))
+    made = geometry.projection.project(odd.table, "pca", 3, 4)
+    points = np.stack([unpacked(axis) for axis in answer["points"]], axis=1)
+    np.testing.assert_array_equal(points, made.coordinates)
+    assert answer["axes"] == list(made.axes)
+    assert (answer["method"], answer["seed"], answer["dims"]) == ("pca", 4, 3)
+    assert answer["versions"]
+    assert as_json(answer)
+
+
+def test_many_threads_at_once_get_the_same(odd):
+    expected = as_json([odd.neighbors("king", center=True), finished(odd.map)["points"]])
+    fresh, found = Explorer(hostile.table()), []
+
+    def ask():
+        found.append(as_json([fresh.neighbors("king", center=True), finished(fresh.map)["points"]]))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 8
