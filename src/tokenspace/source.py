@@ -148,7 +148,7 @@ class _Told(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with _told(self._path):
-            return self._stream.readinto(buffer)
+            return self._stream.readinto1(buffer)  # what is there, not more, so that damage further on waits
 
 
 @contextmanager

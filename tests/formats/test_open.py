@@ -186,3 +186,34 @@ def test_rows_of_a_map_in_one_piece_stay_mapped_and_lose_the_tokenizer():
 def test_a_tensor_is_named_for_tensors_alone():
     with pytest.raises(ShapeError, match=r"tensor is for a file of a model's tensors; .* is native"):
         ts.load(str(formats.BUILT_IN["wordnet"]), tensor="weight")
+
+
+@pytest.mark.parametrize("name", formats.open.PACKED)
+def test_tables_that_are_read_in_order_are_written_with_gzip_too(name, tmp_path):
+    suffix = next(suffix for suffix, each in formats.open.SUFFIXES.items() if each == name)
+    ts.save(TABLE, tmp_path / "plain", name)
+    for file in ("a", "b"):
+        ts.save(TABLE, tmp_path / f"{file}{suffix}.gz")
+    packed = (tmp_path / f"a{suffix}.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "plain").read_bytes()
+    assert packed == (tmp_path / f"b{suffix}.gz").read_bytes()
+    done = formats.convert(tmp_path / f"a{suffix}.gz", tmp_path / f"c{suffix.upper()}.GZ")
+    assert (done.read_as, done.format) == (name, name)
+
+
+@pytest.mark.parametrize("file", ["x.gz", "x.npy.gz", "x.safetensors.gz", "x.zip", "x.vec.zip"])
+def test_a_name_that_promises_another_archive_is_refused(file, tmp_path):
+    with pytest.raises(OutputError, match=r"(leave .gz out|zip archives are read, not written)"):
+        ts.save(TABLE, tmp_path / file)
+    with pytest.raises(OutputError, match=r"(leave .gz out|zip archives are read, not written)"):
+        formats.convert("wordnet", tmp_path / file)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_archive_within_an_archive_is_named(tmp_path):
+    ts.save(TABLE, tmp_path / "x.npz")
+    (tmp_path / "y.gz").write_bytes(gzip.compress((tmp_path / "x.npz").read_bytes()))
+    with pytest.raises(
+        TableFormatError, match=r"y\.gz is an archive within an archive; unpack"
+    ):
+        ts.load(tmp_path / "y.gz")

@@ -64,7 +64,7 @@ def convert(
     ``OutputError`` if ``path`` is one of ``source``'s own files: then nothing is written.
     """
     name = format_for(path, format)
-    write = writer(name)
+    write = writer(name, path)
     files = files_of(output_path(path), name)
     place = located(source)
     table = load(place, **reading)

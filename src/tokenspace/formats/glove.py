@@ -16,6 +16,7 @@ from itertools import islice
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
+from tokenspace.formats.packing import writing
 from tokenspace.formats.tokens import Errors, Verify, check_writable, is_utf8, table_read, too_long
 from tokenspace.formats.word2vec import check_unmarked, header
 from tokenspace.source import Source
@@ -77,8 +78,8 @@ def refusal(token: bytes) -> str | None:
 def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the table; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, NAME, path)
-    with replacing(path) as fresh, fresh.open("wb") as file:
-        text_rows.write_rows(file, table)
-        file.flush()
+    with replacing(path) as fresh:
+        with writing(fresh) as file:
+            text_rows.write_rows(file, table)
         if verify:
             verify(partial(load, fresh))

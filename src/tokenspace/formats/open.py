@@ -10,7 +10,18 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tokenspace.errors import OutputError, ShapeError, TableFormatError
-from tokenspace.formats import fasttext, gguf, glove, hub, native, npz, numpy, static_embedding, word2vec
+from tokenspace.formats import (
+    fasttext,
+    gguf,
+    glove,
+    hub,
+    native,
+    npz,
+    numpy,
+    packing,
+    static_embedding,
+    word2vec,
+)
 from tokenspace.formats.selection import checked_limit, needed, selected
 from tokenspace.formats.sniff import sniff, sniff_source, table_source
 from tokenspace.formats.tokens import Errors, Refusal, Verify
@@ -69,6 +80,7 @@ FORMATS = {
     "checkpoint": Format(_checkpoint, None, _any, DTYPES, frozenset({"tokenizer", "output", "special"})),
 }
 WRITABLE = [name for name, format in FORMATS.items() if format.save]
+PACKED = ["word2vec-text", "word2vec-binary", "glove"]  # read in order, and so written with gzip too
 SUFFIXES = {
     ".vec": "word2vec-text",
     ".bin": "word2vec-binary",
@@ -152,20 +164,31 @@ def _read(place: Path, limit: int | None, errors: Errors, model: dict[str, Any])
 def save(table: Table, path: str | os.PathLike[str], format: str | None = None) -> None:
     """Write ``table`` in ``format``, a name in ``WRITABLE``; with none, the suffix decides: ``.vec``
     word2vec-text, ``.bin`` word2vec-binary, ``.txt`` glove, ``.npy``, ``.npz``, ``.gguf``; a
-    name that ends in ``/``: a static-embedding folder; any other: native.
+    name that ends in ``/``: a static-embedding folder; any other: native. ``.vec.gz``, ``.bin.gz`` and
+    ``.txt.gz`` are compressed.
 
     Only native holds all of a table; ``formats.convert`` names what another leaves out. ``TableFormatError``
     if the table holds NaN or infinity, ``VocabError`` if the format can't hold a token, ``OutputError`` if
     ``path`` can't be written: then what was there before is untouched.
     """
-    writer(format_for(path, format))(table, output_path(path), None)
+    name = format_for(path, format)
+    writer(name, path)(table, output_path(path), None)
 
 
-def writer(format: str) -> Callable[[Table, Path, Verify | None], None]:
-    """What writes ``format``; ``TableFormatError`` if it is only read."""
+def writer(format: str, path: str | os.PathLike[str]) -> Callable[[Table, Path, Verify | None], None]:
+    """What writes ``format``; ``TableFormatError`` if it is only read, ``OutputError`` if ``path`` means an
+    archive that is not written.
+    """
     save = FORMATS[format].save
     if save is None:
         raise TableFormatError(f"{format} is read here, not written; formats to write: {', '.join(WRITABLE)}")
+    if _gzipped(path) and format not in PACKED:
+        raise OutputError(
+            f"can't write {path}: with gzip are written {', '.join(PACKED)}; {format} is opened in place, "
+            "which a compressed file can't be: leave .gz out"
+        )
+    if Path(path).suffix.lower() == ".zip":
+        raise OutputError(f"can't write {path}: zip archives are read, not written; name a table's file")
     return save
 
 
@@ -182,6 +205,10 @@ def output_path(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
+def _gzipped(path: str | os.PathLike[str]) -> bool:
+    return Path(path).suffix.lower() == packing.SUFFIX
+
+
 def files_of(path: Path, format: str) -> list[Path]:
     """The files that a table of ``format`` at ``path`` is."""
     return [path, numpy.vocabulary_path(path)] if format in (numpy.NAME, npz.NAME) else [path]
@@ -192,7 +219,8 @@ def format_for(path: str | os.PathLike[str], format: str | None = None) -> str:
     if format is None:
         if os.fspath(path).endswith("/"):
             return static_embedding.NAME
-        return SUFFIXES.get(Path(path).suffix.lower(), "native")
+        plain = Path(path).with_suffix("") if _gzipped(path) else Path(path)
+        return SUFFIXES.get(plain.suffix.lower(), "native")
     if not isinstance(format, str) or format not in FORMATS:
         raise TableFormatError(f"there is no table format {format!r}; there are {', '.join(FORMATS)}")
     return format

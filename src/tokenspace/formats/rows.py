@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -94,7 +93,7 @@ def _is_blank(rest: bytes, texts: Iterator[bytes]) -> bool:
     return not rest.strip() and not any(text.strip() for text in texts)
 
 
-def write_rows(file: BinaryIO, table: Table) -> None:
+def write_rows(file: io.BufferedIOBase, table: Table) -> None:
     """Write every row, its numbers as the shortest decimals that read back as the same float32."""
     for start in range(0, len(table), _ROWS_AT_ONCE):
         tokens = encoded(table.vocab, start, start + _ROWS_AT_ONCE)

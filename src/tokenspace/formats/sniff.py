@@ -76,6 +76,8 @@ def sniff_source(source: Source) -> str:
         return "word2vec-binary" if word2vec.is_binary(head[found.end :], found.dim) else "word2vec-text"
     if text_rows.width(head.split(b"\n", 1)[0]):
         return "glove"
+    if head.startswith(ZIP) and source.packed:
+        raise TableFormatError(f"{source.path} is an archive within an archive; unpack the outer one first")
     packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
     hint = f": it looks like {packed}; unpack it first" if packed else ""
     raise TableFormatError(

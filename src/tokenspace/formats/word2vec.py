@@ -26,6 +26,7 @@ import numpy as np
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
+from tokenspace.formats.packing import writing
 from tokenspace.formats.records import read_records
 from tokenspace.formats.tokens import (
     Errors,
@@ -171,10 +172,10 @@ def refusal(token: bytes) -> str | None:
 def save_text(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the text format; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, TEXT, path)
-    with replacing(path) as fresh, fresh.open("wb") as file:
-        file.write(f"{len(table)} {table.dim}\n".encode())
-        text_rows.write_rows(file, table)
-        file.flush()
+    with replacing(path) as fresh:
+        with writing(fresh) as file:
+            file.write(f"{len(table)} {table.dim}\n".encode())
+            text_rows.write_rows(file, table)
         if verify:
             verify(partial(load, fresh))
 
@@ -182,14 +183,14 @@ def save_text(table: Table, path: str | os.PathLike[str], verify: Verify | None 
 def save_binary(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the binary format; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, BINARY, path)
-    with replacing(path) as fresh, fresh.open("wb") as file:
-        file.write(f"{len(table)} {table.dim}\n".encode())
-        for start in range(0, len(table), _ROWS_AT_ONCE):
-            tokens = encoded(table.vocab, start, start + _ROWS_AT_ONCE)
-            block = np.asarray(table.weight[start : start + _ROWS_AT_ONCE], "<f4")
-            check_finite(table, np.asarray(block, np.float32), start)
-            for token, row in zip(tokens, block, strict=True):
-                file.write(token + b" " + row.tobytes() + b"\n")
-        file.flush()
+    with replacing(path) as fresh:
+        with writing(fresh) as file:
+            file.write(f"{len(table)} {table.dim}\n".encode())
+            for start in range(0, len(table), _ROWS_AT_ONCE):
+                tokens = encoded(table.vocab, start, start + _ROWS_AT_ONCE)
+                block = np.asarray(table.weight[start : start + _ROWS_AT_ONCE], "<f4")
+                check_finite(table, np.asarray(block, np.float32), start)
+                for token, row in zip(tokens, block, strict=True):
+                    file.write(token + b" " + row.tobytes() + b"\n")
         if verify:
             verify(partial(load, fresh))
