@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SUFFIX = ".gz"
-_BLOCK = 1 << 20
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[io.BufferedIOBase]:
     """A new file to write bytes to. Equal bytes are equal files: gzip's header tells no name and no time."""
-    with open(path, "wb", _BLOCK) as file:
+    with path.open("wb") as file:
         if path.suffix.lower() != SUFFIX:
             yield file
             return
