@@ -61,8 +61,7 @@ def test_centering_subtracts_the_mean_row(rng, metric):
 def test_blocks_give_what_one_block_gives(rng, monkeypatch):
     table = random_table(rng)
     whole = neighbors(table, "w7", k=499, center=True)
-    module = sys.modules["tokenspace.geometry.neighbors"]  # as an attribute of the room it is the function
-    monkeypatch.setattr(module, "BLOCK", 24)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.rows"], "BLOCK", 24)
     assert neighbors(table, "w7", k=499, center=True) == whole
 
 

@@ -5,21 +5,27 @@ from tokenspace.geometry.analogy_questions import AnalogyScore, analogy_question
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.cosine import cosine, unit_rows
 from tokenspace.geometry.evaluation import table_sha256
+from tokenspace.geometry.nearest import Nearest, nearest
 from tokenspace.geometry.neighbors import Hit, neighbors
 from tokenspace.geometry.relations import RelationsScore, relations
 from tokenspace.geometry.similarity import Similarity, similarity
+from tokenspace.geometry.transform import Transform, View
 from tokenspace.geometry.word_pairs import PairsScore, word_pairs
 
 __all__ = [
     "AnalogyScore",
     "Hit",
+    "Nearest",
     "PairsScore",
     "RelationsScore",
     "Resolved",
     "Similarity",
+    "Transform",
+    "View",
     "analogy",
     "analogy_questions",
     "cosine",
+    "nearest",
     "neighbors",
     "relations",
     "resolve",

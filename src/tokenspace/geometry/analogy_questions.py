@@ -21,7 +21,7 @@ from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.geometry.analogy import EPSILON, Method
 from tokenspace.geometry.cosine import unit_rows
 from tokenspace.geometry.evaluation import Case, File, Source, WordRows, fault, numbered_lines, opened, record
-from tokenspace.geometry.neighbors import BLOCK, dots
+from tokenspace.geometry.rows import BLOCK, dots
 from tokenspace.geometry.statistics import Interval, share_interval
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.shown import shown

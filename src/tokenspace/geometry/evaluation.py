@@ -133,7 +133,7 @@ def pair_cosines(words: WordRows, pairs: Sequence[tuple[str, str]], compose: boo
     """
     at: dict[str, int] = {}
     composed_words: set[str] = set()
-    found = []
+    found: list[Array] = []
     for word in dict.fromkeys(word for pair in pairs for word in pair):
         row = words.row(word)
         vector = words.composed(word) if row is None and compose else None

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
-from tokenspace.geometry.compose import resolve
+import numpy as np
+
 from tokenspace.geometry.cosine import cosine
+from tokenspace.geometry.transform import View, seen
 from tokenspace.table import Table
 
 
 class Similarity(NamedTuple):
-    """The cosine of two words, and the tokens that each was made of: one, or the pieces whose mean it is."""
+    """The cosine of two words, and the tokens that each was made of: one, or the pieces whose mean it is.
+
+    ``dot`` is their inner product, ``l2`` their Euclidean distance.
+    """
 
     cosine: float
     a: tuple[str, ...]
     b: tuple[str, ...]
+    dot: float
+    l2: float
 
 
-def similarity(table: Table, a: str, b: str) -> Similarity:
-    """The cosine between two words' vectors; a word that is no single token is composed (see ``resolve``).
+def similarity(
+    table: Table | View, a: str, b: str, center: bool = False, remove: SupportsIndex = 0
+) -> Similarity:
+    """How near two words' vectors lie; a word that is no single token is composed (see ``resolve``).
 
-    >>> import numpy as np
+    ``center`` and ``remove`` are the switches of ``neighbors``.
+
     >>> from tokenspace.vocab import Vocab
     >>> table = Table(np.array([[3, 4], [4, 3]], np.float32), Vocab(["cat", "dog"]))
     >>> similarity(table, "cat", "dog")
-    Similarity(cosine=0.96, a=('cat',), b=('dog',))
+    Similarity(cosine=0.96, a=('cat',), b=('dog',), dot=24.0, l2=1.4142135623730951)
     """
-    left, right = resolve(table, a), resolve(table, b)
-    return Similarity(float(cosine(left.vector, right.vector)), left.tokens, right.tokens)
+    view = seen(table, center, remove)
+    (left, x), (right, y) = view.vector(a), view.vector(b)
+    wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
+    return Similarity(
+        float(cosine(x, y)),
+        left.tokens,
+        right.tokens,
+        float(wide_x @ wide_y),
+        float(np.linalg.norm(wide_x - wide_y)),
+    )

@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from tokenspace.geometry.neighbors import dots, row_blocks
+from tokenspace.geometry.rows import dots, row_blocks
 from tokenspace.plots.page import plotly_objects
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table

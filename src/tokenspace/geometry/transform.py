@@ -1,0 +1,228 @@
+"""The switches of a query: a table as it is, centered, or without the directions that all tokens share.
+
+Mu & Viswanath (2018, "All-but-the-Top", algorithm 1): subtract the mean row; then take out of each row its
+part along the n directions in which the centered rows vary most. Frequency tends to lie there, not meaning.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, SupportsIndex
+
+import numpy as np
+
+from tokenspace.errors import ShapeError
+from tokenspace.geometry.compose import Resolved, resolve
+from tokenspace.geometry.cosine import unit_rows
+from tokenspace.geometry.rows import BLOCK, comparable_blocks, dots
+from tokenspace.shapes import Array, ArrayLike, Float, Int
+from tokenspace.table import Table
+
+Progress = Callable[[int, int], None]  # (done, total)
+
+
+class Principal(NamedTuple):
+    """The ``n`` directions (n, D) in which rows vary most, orthonormal, best first, in float64.
+
+    ``mean`` (D,) is what was subtracted, ``variances`` (n,) are along the directions, ``total`` is the sum
+    over all D of them. Each direction's largest component is positive, so that none turns round.
+    """
+
+    mean: Float[Array, " D"]
+    directions: Float[Array, "n D"]
+    variances: Float[Array, " n"]
+    total: float
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What the switches do to a row: subtract ``mean`` (D,), then its parts along ``directions`` (n, D).
+
+    >>> transform = Transform(np.array([1, 0], np.float32), np.array([[0, 1]], np.float32))
+    >>> transform(np.array([[3, 4], [1, 1]], np.float32))
+    array([[2., 0.],
+           [0., 0.]], dtype=float32)
+    """
+
+    mean: Float[Array, " D"]
+    directions: Float[Array, "n D"]
+
+    @classmethod
+    def of(cls, table: Table, center: bool = False, remove: SupportsIndex = 0) -> Transform:
+        """That of ``table``: its mean row with ``center``, its top ``remove`` principal directions.
+
+        Removing directions centers too, as the algorithm does. ``ShapeError`` if there are not more
+        directions than ``remove``.
+        """
+        count, room = _count(remove), min(table.dim, len(table)) - 1
+        if count > room:
+            raise ShapeError(
+                f"a table of {len(table):,} × {table.dim:,} has at most {room:,} directions to remove, "
+                f"found {count:,}"
+            )
+        raw = View(table)
+        mean = mean_row(raw).astype(np.float32) if center or count else np.zeros(table.dim, np.float32)
+        directions = principal(raw, count).directions if count else np.empty((0, table.dim))
+        return cls(mean, directions.astype(np.float32))
+
+    def __call__(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
+        """``rows`` or one vector, switched: new unless nothing changes. Equal rows stay equal to the bit."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        if self.mean.any():
+            flat = flat - self.mean
+        for direction in self.directions:
+            flat = flat - dots(flat, direction)[:, None] * direction
+        return flat.reshape(rows.shape)
+
+
+class View:
+    """A table seen through the switches ``center`` and ``remove`` (see ``Transform``): what a search reads.
+
+    Every function that asks about nearness takes one in the place of a table. It computes the transform once;
+    with ``held`` it also keeps what it has read, switched and in float32, for all the queries to come: at
+    most 2 · V · D · 4 bytes, and answers that are the same to the bit. Safe to share between threads.
+
+    >>> import tokenspace as ts
+    >>> view = View(ts.load("wordnet"), remove=2, held=True)
+    >>> [hit.token for hit in ts.geometry.neighbors(view, "cat", k=2)]
+    ['panthera', 'felis']
+    """
+
+    def __init__(self, table: Table, center: bool = False, remove: SupportsIndex = 0, held: bool = False):
+        self.table = table
+        self.remove = _count(remove)
+        self.center = bool(center) or self.remove > 0
+        self.held = held
+        self._transform: Transform | None = None
+        self._kept: dict[str, Float[Array, "V D"]] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def transform(self) -> Transform:
+        """Computed when it is first asked for: two passes over the table where directions are removed."""
+        with self._lock:
+            if self._transform is None:
+                self._transform = Transform.of(self.table, self.center, self.remove)
+            return self._transform
+
+    def vector(self, query: str | int | ArrayLike) -> tuple[Resolved, Float[Array, " D"]]:
+        """What ``query`` stands for in the table (see ``resolve``), and its vector under the switches."""
+        found = resolve(self.table, query)
+        return found, self._switched(found.vector)
+
+    def rows(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes D"]:
+        """The rows of ``ids`` under the switches."""
+        kept = self._kept.get("rows")
+        return self._switched(self.table.lookup(ids)) if kept is None else kept[ids]
+
+    def units(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes D"]:
+        """The rows of ``ids`` under the switches, each scaled to length 1."""
+        kept = self._kept.get("unit")
+        return unit_rows(self.rows(ids)) if kept is None else kept[ids]
+
+    def blocks(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+        """(first id, rows under the switches) over the whole table; don't change or keep what is yielded.
+
+        ``TableFormatError`` for NaN, infinity, or numbers whose products leave float32.
+        """
+        yield from self._blocks_of("rows", self._read)
+
+    def unit_blocks(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+        """``blocks`` with each row scaled to length 1."""
+        yield from self._blocks_of("unit", self._read_unit)
+
+    def _blocks_of(
+        self, name: str, read: Callable[[], Iterator[tuple[int, Float[Array, "N D"]]]]
+    ) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+        if not self.held:
+            yield from read()
+            return
+        with self._lock:
+            if name not in self._kept:
+                whole = np.empty(self.table.weight.shape, np.float32)
+                for start, rows in read():
+                    whole[start : start + len(rows)] = rows
+                self._kept[name] = whole
+        whole = self._kept[name]
+        step = max(1, BLOCK // self.table.dim)
+        for start in range(0, len(whole), step):
+            yield start, whole[start : start + step]
+
+    def _read(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+        for start, rows in comparable_blocks(self.table):
+            yield start, self._switched(rows)
+
+    def _read_unit(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+        for start, rows in self.blocks():
+            yield start, unit_rows(rows)
+
+    def _switched(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
+        return self.transform(rows) if self.center else rows
+
+
+def seen(table: Table | View, center: bool = False, remove: SupportsIndex = 0) -> View:
+    """``table`` as a view under the switches; a view, which has its own, as it is.
+
+    ``ShapeError`` if switches come with a view: which ones would be meant?
+    """
+    if not isinstance(table, View):
+        return View(table, center, remove)
+    if center or remove:
+        raise ShapeError("a view has its own switches; give center and remove when making it, or a table")
+    return table
+
+
+def mean_row(view: View) -> Float[Array, " D"]:
+    """The mean of a view's rows, summed in float64."""
+    total = np.zeros(view.table.dim, np.float64)
+    for _, rows in view.blocks():
+        total += rows.sum(axis=0, dtype=np.float64)
+    return total / len(view.table)
+
+
+def principal(view: View, n: int, center: bool = True, progress: Progress | None = None) -> Principal:
+    """The top ``n`` (at most V and D) principal directions of a view's rows, about their mean or about 0.
+
+    Exact: eigenvectors of the covariance (D, D), or of the rows' products (V, V) where there are fewer rows
+    than dimensions, summed in float64 over blocks of rows. Variances are sums of squares over V.
+    """
+    table = view.table
+    mean = mean_row(view) if center else np.zeros(table.dim)
+    if len(table) < table.dim:
+        rows = np.concatenate([block.astype(np.float64) for _, block in view.blocks()]) - mean
+        squares, left = _top(rows @ rows.T, n)
+        directions = left.T @ rows
+        directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), np.finfo(float).tiny)
+        total = float(np.square(rows).sum())
+    else:
+        sums = np.zeros((table.dim, table.dim))
+        for start, block in view.blocks():
+            rows = block - mean
+            sums += rows.T @ rows
+            if progress is not None:
+                progress(start + len(block), len(table))
+        squares, vectors = _top(sums, n)
+        directions = vectors.T
+        total = float(np.trace(sums))
+    largest = np.abs(directions).argmax(axis=1)
+    directions = directions * np.where(directions[np.arange(n), largest] < 0, -1.0, 1.0)[:, None]
+    return Principal(mean, directions, np.maximum(squares, 0) / len(table), total / len(table))
+
+
+def _top(symmetric: Float[Array, "N N"], n: int) -> tuple[Float[Array, " n"], Float[Array, "N n"]]:
+    """The ``n`` largest eigenvalues and their eigenvectors (columns), largest first."""
+    values, vectors = np.linalg.eigh(symmetric)
+    return values[::-1][:n], vectors[:, ::-1][:, :n]
+
+
+def _count(remove: SupportsIndex) -> int:
+    try:
+        count = -1 if isinstance(remove, bool) else operator.index(remove)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ShapeError(f"remove must be a whole number of directions from 0 on, found {remove!r}")
+    return count
