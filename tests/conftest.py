@@ -9,11 +9,13 @@ ROOMS = (
     "ids",
     "initializers",
     "mapped",
+    "mapped",
     "models",
     "plots",
     "reference",
     "source",
     "splits",
+    "subwords",
     "subwords",
     "table",
     "tokenizer",
@@ -31,6 +33,12 @@ from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+
+
+def pytest_collection_modifyitems(items):
+    """The files that take long come first, so that no process is left alone with one at the end (``-n 2``)."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture
