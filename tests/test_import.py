@@ -44,6 +44,7 @@ def test_a_query_imports_neither_torch_nor_numba():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_start_up_times():
     bare = milliseconds(sys.executable, "-c", "pass")
     assert milliseconds(sys.executable, "-c", "import tokenspace") - bare < 100

@@ -61,6 +61,9 @@ def test_a_kernel_compiles_once_with_a_note_and_loads_fast_afterwards(kernel, tm
     seconds, said = first_call(kernel, tmp_path)
     assert said == "tokenspace: compiling its kernels, once\n"
     assert seconds <= 5
-    loads = [first_call(kernel, tmp_path) for _ in range(3)]
-    assert {said for _, said in loads} == {""}
-    assert min(seconds for seconds, _ in loads) <= 0.3
+    for _ in range(3):  # one of them undisturbed
+        seconds, said = first_call(kernel, tmp_path)
+        assert said == ""
+        if seconds <= 0.3:
+            break
+    assert seconds <= 0.3

@@ -10,9 +10,15 @@ from tokenspace.nn import TokenEmbedding
 from tokenspace.optim import SparseAdamW
 
 
-def train(rank, folder, sparse):
+def train(rank, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet-{sparse}", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    for sparse in (True, False):
+        torch.save(trained(rank, sparse), f"{folder}/{sparse}-{rank}")
+    dist.destroy_process_group()
+
+
+def trained(rank, sparse):
     torch.manual_seed(0)
     table = TokenEmbedding(30, 4, sparse=sparse)
     module = torch.nn.parallel.DistributedDataParallel(table)
@@ -24,14 +30,12 @@ def train(rank, folder, sparse):
         optimizer.zero_grad()
         (module(ids) - 1.0).square().mean().backward()
         optimizer.step()
-    torch.save(table.state_dict(), f"{folder}/{sparse}-{rank}")
-    dist.destroy_process_group()
+    return table.state_dict()
 
 
 if __name__ == "__main__":
     folder = sys.argv[1]
-    for sparse in (True, False):
-        mp.spawn(train, (folder, sparse), nprocs=2)
+    mp.spawn(train, (folder,), nprocs=2)
     first, second, dense = (
         torch.load(f"{folder}/{name}")["weight"] for name in ("True-0", "True-1", "False-0")
     )
