@@ -36,7 +36,7 @@ import pytest  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
-    """The files that take long come first, so that no process is left alone with one at the end (``-n 2``)."""
+    """The files that take long come first, so that no process is left with one at the end (``-n 2``)."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
 
