@@ -77,6 +77,23 @@ def test_provenance_says_how_the_model_was_trained(write):
     }
 
 
+def test_words_are_composed_in_blocks(write, monkeypatch):
+    words = [("a", 1), ("cat", 1), ("</s>", 1), ("né", 1)]
+    path = write("m.bin", model(words=words))
+    whole = load(path)
+    assert whole["</s>"].tolist() == matrix(8, 2, 1)[2].tolist()
+    monkeypatch.setattr("tokenspace.subwords._NGRAMS_AT_ONCE", 14)
+    monkeypatch.setattr("tokenspace.subwords._NUMBERS_AT_ONCE", 2)
+    np.testing.assert_array_equal(load(path).weight, whole.weight)
+    numbers = matrix(8, 2, 1)
+    numbers[3] = np.nan
+    bad = write(
+        "bad.bin", b"".join((model_parts(words=words) | {"input numbers": numbers.tobytes()}).values())
+    )
+    with pytest.raises(TableFormatError, match="row 3 of the table, token 'né'"):
+        load(bad)
+
+
 def test_the_whole_model(write):
     found = open_model(write("m.bin", model(labels=[("__label__é", 2)])))
     assert (list(found.words), found.counts.tolist()) == (["</s>", "cat", "né"], [7, 5, 3])
