@@ -69,7 +69,7 @@ def test_damage_is_named_with_its_place(data, message, write):
     assert str(path) in str(error.value)
 
 
-@pytest.mark.parametrize("token", ["a\n", "", "New 1", "\udcff"])
+@pytest.mark.parametrize("token", ["a\n", "", "New 1", "\udcff", "abcd\0\0\0\0{", "PK\3\4"])
 def test_a_token_that_would_not_come_back_is_refused(token, tmp_path):
     with pytest.raises(VocabError, match=r"at id 0 would not be read back: it .* native can hold it"):
         glove.save(Table(np.ones((1, 1), np.float32), Vocab([token])), tmp_path / "t")

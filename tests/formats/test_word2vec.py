@@ -156,11 +156,13 @@ def test_whatever_can_be_written_comes_back(save, tokens, numbers, tmp_path_fact
     ("token", "message"),
     [
         ("a b", r"token 'a b' at id 1 would not be read back: it holds a space.* glove, numpy and native"),
+        ("at 5", r"token 'at 5' .* a space, which ends a token; numpy and native can"),
+        ("a \0", r"a space, which ends a token; numpy and native can"),
         ("a\n", r"'a\\n' .* a newline; native can"),
         ("", "'' at id 1 .* empty; numpy and native can"),
         ("\udcff", "not UTF-8; native can"),
     ],
-    ids=["space", "newline", "empty", "bytes"],
+    ids=["space", "space and number", "space and NUL", "newline", "empty", "bytes"],
 )
 def test_a_token_that_would_not_come_back_is_refused(save, token, message, tmp_path):
     (tmp_path / "t").write_bytes(b"old")

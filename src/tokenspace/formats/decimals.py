@@ -65,7 +65,7 @@ def parse(
     """
     negative = text[starts] == _MINUS
     length = ends - starts - negative
-    plain = (length >= 1) & (length <= WINDOW)
+    plain = length <= WINDOW
     length[~plain] = 0
     windows = np.ndarray((text.size - WINDOW + 1,), f"V{WINDOW}", text, strides=(1,))
     words = windows[ends - WINDOW].view("<u8").reshape(-1, 2)

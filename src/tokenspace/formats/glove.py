@@ -16,6 +16,7 @@ from itertools import islice
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
+from tokenspace.formats.lines import ends_as_numbers_begin, seems_no_text
 from tokenspace.formats.packing import writing
 from tokenspace.formats.tokens import Errors, Verify, check_writable, is_utf8, table_read, too_long
 from tokenspace.formats.word2vec import check_unmarked, header
@@ -70,7 +71,9 @@ def refusal(token: bytes) -> str | None:
         return "it is empty; numpy and native can hold it"
     if b"\n" in token:
         return "it holds a newline; native can hold it"
-    if b" " in token and text_rows.NUMBER.fullmatch(token[token.rindex(b" ") + 1 :]):
+    if seems_no_text(token):
+        return "it has a file's first bytes or a NUL byte, which are no text; numpy and native can hold it"
+    if ends_as_numbers_begin(token):
         return "it ends in a space and a number, as a vector begins; numpy and native can hold it"
     return too_long(token) if is_utf8(token) else "it is not UTF-8; native can hold it"
 

@@ -18,6 +18,7 @@ import numpy as np
 from tokenspace.formats import decimals
 from tokenspace.formats.tokens import counted
 from tokenspace.shapes import Array, Float, Int
+from tokenspace.source import ZIP
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _BLOCK = 1 << 18  # bytes parsed at once: what is made of them stays in the processor's cache
@@ -123,7 +124,7 @@ def split(text: bytes, dim: int) -> tuple[bytes, Float[Array, " D"]]:
     token, *fields = text.rstrip(b" \r\n").rsplit(b" ", dim)
     if len(fields) < dim:
         raise ValueError(f"a token and {counted(len(fields), 'number')}, where {dim:,} are needed")
-    if b" " in token and NUMBER.fullmatch(token[token.rindex(b" ") + 1 :]):
+    if ends_as_numbers_begin(token):
         raise ValueError(f"a token and more than the {counted(dim, 'number')} that are needed")
     found = np.array(_floats(fields))
     if np.isnan(found).any():
@@ -135,6 +136,20 @@ def split(text: bytes, dim: int) -> tuple[bytes, Float[Array, " D"]]:
     if not np.isfinite(numbers).all():
         raise ValueError("a number is NaN, infinite, or too large for float32")
     return token, numbers
+
+
+def ends_as_numbers_begin(token: bytes) -> bool:
+    """Whether a row's numbers would seem to begin in its token: it ends in a space and a number.
+
+    >>> ends_as_numbers_begin(b"at 5"), ends_as_numbers_begin(b"New York")
+    (True, False)
+    """
+    return b" " in token and NUMBER.fullmatch(token[token.rindex(b" ") + 1 :]) is not None
+
+
+def seems_no_text(token: bytes) -> bool:
+    """Whether a file that begins with this token could be taken for one of another kind."""
+    return b"\0" in token or token.startswith(ZIP)
 
 
 def width(text: bytes) -> int:

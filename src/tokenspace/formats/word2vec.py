@@ -26,6 +26,7 @@ import numpy as np
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
+from tokenspace.formats.lines import ends_as_numbers_begin, seems_no_text
 from tokenspace.formats.packing import writing
 from tokenspace.formats.records import read_records
 from tokenspace.formats.tokens import (
@@ -165,7 +166,8 @@ def refusal(token: bytes) -> str | None:
     if b"\n" in token:
         return "it holds a newline; native can hold it"
     if b" " in token:
-        return "it holds a space, which ends a token; glove, numpy and native can hold it"
+        others = "numpy" if seems_no_text(token) or ends_as_numbers_begin(token) else "glove, numpy"
+        return f"it holds a space, which ends a token; {others} and native can hold it"
     return too_long(token) if is_utf8(token) else "it is not UTF-8; native can hold it"
 
 
