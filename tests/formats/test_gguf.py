@@ -141,6 +141,24 @@ def test_one_row_is_these_bytes(tmp_path):
     assert (tmp_path / "x.gguf").read_bytes() == expected
 
 
+@pytest.mark.parametrize(
+    ("model", "tokens", "encoding"),
+    [
+        ("llama", ["a", "b", "c"], "sentencepiece"),
+        ("t5", ["a", "b", "c"], "sentencepiece"),
+        ("gpt2", ["a", "b", "c"], "byte-level"),
+        ("bert", ["▁the", "▁cat", "s"], "sentencepiece"),  # llama.cpp's spelling
+        ("bert", ["the", "cat", "##s"], "wordpiece"),
+        (None, ["a", "b", "c"], "word"),
+    ],
+)
+def test_the_model_tells_the_encoding_or_the_tokens_do(write, model, tokens, encoding):
+    entries = [entry("tokenizer.ggml.model", 8, string(model))] if model else []
+    entries.append(strings("tokenizer.ggml.tokens", tokens))
+    table = gguf.load(write("x.gguf", file_of(entries, [EMBEDDING], NUMBERS.tobytes())))
+    assert (table.vocab.encoding, list(table.vocab)) == (encoding, tokens)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_file_made_by_hand(write, version):
     model = entry("tokenizer.ggml.model", 8, string("gpt2"))
@@ -452,6 +470,14 @@ HOSTILE = {
     "types": (
         file_of([TOKENS, integers("tokenizer.ggml.token_type", [1])], [EMBEDDING], NUMBERS.tobytes()),
         r"1 token type for 3 tokens",
+    ),
+    "types are floats": (
+        file_of(
+            [TOKENS, entry("tokenizer.ggml.token_type", 9, struct.pack("<IQ", 6, 3) + bytes(12))],
+            [EMBEDDING],
+            NUMBERS.tobytes(),
+        ),
+        r"'tokenizer.ggml.token_type' holds no whole numbers",
     ),
     "types are strings": (
         file_of([TOKENS, strings("tokenizer.ggml.token_type", "abc")], [EMBEDDING], NUMBERS.tobytes()),

@@ -184,9 +184,10 @@ def _folder(repository: str, cache: Path | None) -> Path:
 
 def _no_answer() -> tuple[type[Exception], ...]:
     """What comes instead of an answer, whichever library speaks HTTP underneath."""
-    from huggingface_hub import utils
+    import huggingface_hub as library
 
-    return (OSError, *(base for base in utils.HfHubHTTPError.__bases__ if base is not OSError))
+    transport = (base for base in library.utils.HfHubHTTPError.__bases__ if base is not OSError)
+    return (OSError, *transport, getattr(library.errors, "XetDownloadError", OSError))
 
 
 @contextmanager
@@ -227,9 +228,7 @@ def _told(name: str, endpoint: str) -> Iterator[None]:
         hint = f"; {log_in}" if status in (401, 403) else "; try again later"
         raise CheckpointError(f"{name}: {endpoint} answers {status}{hint}") from None
     except _no_answer() as error:
-        raise CheckpointError(
-            f"{name} is not on this machine, and {endpoint} can't be reached: {_line(error)}"
-        ) from None
+        raise CheckpointError(f"{name}: can't fetch it from {endpoint}: {_line(error)}") from None
 
 
 def _line(error: Exception) -> str:
