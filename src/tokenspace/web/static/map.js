@@ -134,7 +134,7 @@ export class MapView {
     const kind = this.table.kinds[this.all.kind[id]];
     fill(this.sides.chosen, chosen({ token: tokens[id], id, kind, norm: this.all.norm[id], hits }, (next) => setState({ id: next }), () => setState({ id: null })));
     await this.plot.mark({ id, text: tokens[id], neighbors: hits.map((hit) => ({ id: hit.id, text: hit.token })) });
-    if (flies) await this.plot.fly(id);
+    if (flies) await this.plot.fly(id, hits.map((hit) => hit.id));
   }
 
   async #coloring(now, where, tokens, signal) {

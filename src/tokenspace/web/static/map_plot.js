@@ -57,15 +57,17 @@ export class Plot {
     await this.#react();
   }
 
-  /** Bring point `id` into the middle, near enough to see what is around it. */
-  async fly(id) {
+  /** Bring point `id` into the middle, near enough to see what is around it and wide enough for `others`. */
+  async fly(id, others = []) {
     const { x, y, z } = this.points;
     if (z) {
       const center = { x: this.#place(x, id), y: this.#place(y, id), z: this.#place(z, id) };
       await this.plotly.relayout(this.node, { "scene.camera.center": center, "scene.camera.eye": { x: center.x + 0.5, y: center.y + 0.5, z: center.z + 0.35 } });
       return;
     }
-    const half = 0.06 * extent(x);
+    const { xaxis, yaxis } = this.node._fullLayout;
+    const wide = Math.max(0, ...others.map((other) => Math.max(Math.abs(x[other] - x[id]), (Math.abs(y[other] - y[id]) * xaxis._length) / yaxis._length)));
+    const half = Math.max(0.03 * extent(x), 1.15 * wide);
     await this.#move([x[id] - half, x[id] + half], y[id]);
   }
 
@@ -138,12 +140,12 @@ export class Plot {
     const style = getComputedStyle(document.documentElement);
     const ink = style.getPropertyValue("--ink").trim();
     const rule = style.getPropertyValue("--rule").trim();
-    const axis = (n) => ({ title: { text: escaped(this.axes[n] ?? "") }, gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true });
+    const axis = (n) => ({ title: { text: escaped(this.axes[n] ?? ""), standoff: 10 }, gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true });
     const common = {
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, family: style.fontFamily, size: 12 },
-      margin: { l: 12, r: 16, t: 16, b: 40 },
+      margin: { l: 12, r: 16, t: 16, b: 56 },
       hovermode: "closest",
       hoverdistance: 12,
       showlegend: false,

@@ -18,12 +18,17 @@ export function unpacked(field) {
   return new TYPES[kind](bytes.buffer); // the server writes little-endian, as every browser's machine reads
 }
 
-/** `x` with `digits` decimals and a real minus sign; very large and very small numbers as powers of ten. */
+/** `x` with `digits` decimals and a real minus sign; a number too large for that as a power of ten. */
 export function fixed(x, digits = 3) {
   if (!Number.isFinite(x)) return String(x);
-  const size = Math.abs(x);
-  const plain = size < 10000 && (size === 0 || size >= 0.5 * 10 ** -digits);
-  return signed(plain ? x.toFixed(digits) : x.toExponential(1));
+  if (Math.abs(x) >= 10000) return signed(x.toExponential(1));
+  const text = x.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : signed(text);
+}
+
+/** `x` among numbers of about the size `largest`: where three decimals would show nothing, as a power of ten. */
+export function among(x, largest) {
+  return x === 0 || (largest >= 0.02 && largest < 1000) ? fixed(x) : signed(x.toExponential(1));
 }
 
 /** `x` with every digit that a float32 has. */

@@ -6,10 +6,11 @@
 
 import { signedColor, typicalLargest } from "./colors.js";
 import { el, fill } from "./dom.js";
-import { exact, fixed } from "./numbers.js";
+import { among, exact } from "./numbers.js";
 
 const MOST_COLUMNS = 20;
 const PICTURE_ROW = 7; // CSS pixels a row of the picture
+const UNREAD = "Blue is below 0, orange above. Point at a number, or go to it with the arrow keys, for all its digits.";
 
 /**
  * @typedef {Object} Line one row of numbers
@@ -35,7 +36,7 @@ export class Rows {
     this.onmove = onmove;
     this.label = label;
     this.table = el("table", { class: "numbers", role: "grid", "aria-label": label });
-    this.readout = el("p", { class: "readout" }, "\u00a0");
+    this.readout = el("p", { class: "readout" }, UNREAD);
     this.where = el("span", { class: "where" });
     this.back = el("button", { type: "button", "aria-label": "Earlier dimensions", onclick: () => this.page(-1) }, "‹");
     this.next = el("button", { type: "button", "aria-label": "Later dimensions", onclick: () => this.page(1) }, "›");
@@ -60,7 +61,7 @@ export class Rows {
     this.lines = lines;
     this.scales = scalesOf(lines);
     this.columns = 0; // drawn anew once its width is known
-    this.readout.textContent = "\u00a0";
+    this.readout.textContent = UNREAD;
     this.#fit();
     this.#paint();
   }
@@ -79,7 +80,7 @@ export class Rows {
     if (!room || !this.lines.length) return;
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const narrow = room < 34 * rem;
-    const columns = Math.floor((room - (narrow ? 6.6 : 10.5) * rem) / ((narrow ? 3.7 : 4.1) * rem));
+    const columns = Math.floor((room - (narrow ? 6.4 : 10.5) * rem) / ((narrow ? 3.3 : 4.1) * rem));
     const fitting = Math.max(2, Math.min(MOST_COLUMNS, this.width, columns));
     if (fitting === this.columns) return;
     this.columns = fitting;
@@ -114,8 +115,9 @@ export class Rows {
 
   #cell(line, r, d) {
     const x = line.values[d];
-    const background = signedColor(x, this.scales[line.scaleOf ?? 0]);
-    return el("td", { class: "cell", tabindex: "-1", data: { r, d }, style: { background } }, fixed(x));
+    const largest = this.scales[line.scaleOf ?? 0];
+    const background = signedColor(x, largest);
+    return el("td", { class: "cell", tabindex: "-1", data: { r, d }, style: { background } }, among(x, largest));
   }
 
   #read(event) {

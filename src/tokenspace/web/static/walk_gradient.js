@@ -82,7 +82,7 @@ export function gradientLines(walk) {
       ...handed,
       ...(sums ? [{ label: sign("= gradient"), values: sum, name: `${name}, the row's gradient`, role: "sum" }] : []),
       { label: sign("row"), values: before, name: `${name}, the row before`, role: "term", scaleOf: 1 },
-      { label: sign(`row − ${rate} × gradient`), values: after, name: `${name}, the row after the step`, role: "sum", scaleOf: 1 },
+      { label: sign("row after"), values: after, name: `${name}, the row after the step`, role: "sum", scaleOf: 1 },
     ];
   });
 }

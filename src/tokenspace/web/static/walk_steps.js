@@ -133,7 +133,7 @@ function gradient(table) {
     formula: "∂loss/∂E[i] = Σ over the positions of i",
     shape: `(${table.rows}, ${table.dim})`,
     meaning: [
-      "One step of descent on the mean cross entropy of each next token. A row's gradient is the sum over every position where its token stands; all other rows get none through the lookup.",
+      "One step of descent on the mean cross entropy of each next token. A row's gradient is the sum over every position where its token stands; all other rows get none through the lookup. Row after = row − learning rate × gradient.",
       NOTHING_BETWEEN,
     ],
   };

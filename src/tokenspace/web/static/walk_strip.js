@@ -10,6 +10,7 @@ import { brief } from "./shown.js";
 
 const ROW = 26; // between two tokens
 const TOP = 34;
+const CELL = 11;
 const MOST_BARS = 460; // slices of the strip, each the mean length of its rows
 
 /**
@@ -35,7 +36,7 @@ export function strip(walk, table, { width, norms, first, tokens }) {
   const parts = [
     heading(x.token, "tokens", "end"),
     heading((x.left + x.right) / 2, "table E", "middle"),
-    heading(x.row, narrow ? "rows" : "rows plucked out", "start"),
+    heading(x.row, narrow ? "rows" : `rows plucked out, their first ${cellsIn(width, x, table.dim)} of ${table.dim} numbers`, "start"),
     stripBody(x, height, norms, table.rows),
     shownTokens.map((token, t) => tokenLine(token, tokenY[t], place(token.id), x, times, t)),
     picked.map((id) => rowOut(id, place(id), yOf.get(id), x, walk, width, times)),
@@ -90,11 +91,11 @@ function rowOut(id, place, y, x, walk, width, times) {
   const row = walk.steps.lookup[at];
   const again = times.get(id) > 1;
   const label = `row ${count(id)}`;
-  const cellsFrom = x.row + (x.row > 300 ? 92 : 72);
-  const cells = Math.max(4, Math.floor((width - cellsFrom - 4) / 11));
+  const cellsFrom = firstCell(x);
+  const cells = cellsIn(width, x, row.length);
   const largest = typicalLargest(row);
   const colors = Array.from(row.slice(0, cells), (value, d) =>
-    svg("rect", { x: cellsFrom + d * 11, y: y - 8, width: 10, height: 16, class: "strip-cell", style: { fill: signedColor(value, largest, 0.95) } }),
+    svg("rect", { x: cellsFrom + d * CELL, y: y - 8, width: CELL - 1, height: 16, class: "strip-cell", style: { fill: signedColor(value, largest, 0.95) } }),
   );
   const title = `${brief(walk.tokens[at].token)}: ${label}${again ? `, picked ${times.get(id)} times` : ""}`;
   return svg(
@@ -106,6 +107,15 @@ function rowOut(id, place, y, x, walk, width, times) {
     svg("text", { x: x.row, y: y + 4, class: "strip-label" }, label),
     colors,
   );
+}
+
+function firstCell(x) {
+  return x.row + (x.row > 300 ? 92 : 72);
+}
+
+/** How many numbers of a row there is room for. */
+function cellsIn(width, x, dim) {
+  return Math.min(dim, Math.max(4, Math.floor((width - firstCell(x) - 4) / CELL)));
 }
 
 function curve(x1, y1, x2, y2) {

@@ -1,0 +1,35 @@
+"""What a browser shows of numbers, read back."""
+
+import re
+
+MINUS = "\u2212"
+
+
+def numbers(text):
+    """The numbers in a shown text."""
+    plain = text.replace(MINUS, "-").replace(",", "")
+    return [float(found) for found in re.findall(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", plain)]
+
+
+def number(text):
+    """The one number that a cell shows."""
+    (found,) = numbers(text)
+    return found
+
+
+def written(x, digits=3):
+    """``x`` as the page writes it: with a real minus sign, and never a negative zero."""
+    text = f"{x:.{digits}f}"
+    return (text.lstrip("-") if float(text) == 0 else text).replace("-", MINUS)
+
+
+def lines(page, within="#walk"):
+    """Each row of the numbers on the page: its label, and the numbers as they are shown."""
+    page.wait_for_selector(f"{within} .numbers tbody td")
+    return page.evaluate(
+        """(within) => [...document.querySelectorAll(`${within} .numbers tbody tr`)].map((row) => [
+            row.querySelector("th").innerText.replace(/\\s+/g, " ").trim(),
+            [...row.querySelectorAll("td")].map((cell) => cell.innerText),
+        ])""",
+        within,
+    )

@@ -1,0 +1,187 @@
+"""The map in a browser: every row is a point where the library's projection puts it."""
+
+import numpy as np
+import pytest
+
+from tokenspace import geometry
+from tokenspace.geometry.projection import pca
+
+from .conftest import PHONE
+from .seen import number, written
+
+pytestmark = pytest.mark.browser
+
+READY = "document.querySelector('.map-plot .main-svg') && document.querySelector('#map .caption').innerText"
+POINTS = """() => {
+    const traces = document.querySelector(".map-plot").data.filter((trace) => trace.hoverinfo === "none");
+    const axes = ["x", "y", "z"].filter((axis) => axis in traces[0]);
+    return traces.map((trace) => axes.map((axis) => Array.from(trace[axis])));
+}"""
+PIXEL = """([x, y]) => {
+    const plot = document.querySelector(".map-plot");
+    const { xaxis, yaxis } = plot._fullLayout;
+    const box = plot.getBoundingClientRect();
+    return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)];
+}"""
+
+
+def open_map(visit, site, **state):
+    page = visit(site, view="map", **state)
+    page.wait_for_function(READY)
+    return page
+
+
+def chosen(page, token):
+    page.wait_for_selector(f"#map .map-side h3 .token:text-is('{token}')")
+    hits = page.locator("#map .map-side .hits").first
+    names = hits.locator(".token").all_inner_texts()
+    return [list(hit) for hit in zip(names, hits.locator(".number").all_inner_texts(), strict=True)]
+
+
+def test_every_row_is_a_point_of_the_projection(visit, site):
+    page = open_map(visit, site)
+    drawn = [np.array(trace).T for trace in page.evaluate(POINTS)]
+    projection = pca(site.table)
+    kinds = np.array([site.table.vocab.kind(i) for i in range(len(site.table))])
+    names = page.locator("#map .swatches bdi").all_inner_texts()
+    assert sum(len(points) for points in drawn) == len(site.table)
+    for points, kind in zip(drawn, names, strict=True):
+        expected = projection.coordinates[kinds == kind]
+        np.testing.assert_allclose(points, expected, rtol=1e-5, atol=1e-5)
+    titles = page.locator(".map-plot .xtitle, .map-plot .ytitle").all_text_contents()
+    assert sorted(titles) == sorted(projection.axes)
+    assert "seed 0" in page.locator("#map .caption").inner_text()
+
+
+def test_a_token_found_is_flown_to_with_its_neighbors(visit, site):
+    page = open_map(visit, site)
+    field = page.get_by_label("Find a token")
+    field.press_sequentially("king")
+    page.wait_for_selector("#map [role=option]")
+    field.press("ArrowDown")
+    field.press("Enter")
+    hits = geometry.neighbors(site.table, "king")
+    assert chosen(page, "king") == [[hit.token, written(hit.score, 4)] for hit in hits]
+    king = site.table.vocab.find("king").id
+    assert f"id={king}" in page.url
+    at = pca(site.table).coordinates
+    page.wait_for_function(
+        "(x) => Math.abs(document.querySelector('.map-plot')._fullLayout.xaxis.range.reduce((a, b) => a + b) / 2 - x) < 1e-3",
+        arg=float(at[king, 0]),
+    )
+    lines = page.evaluate(
+        "() => document.querySelector('.map-plot').data.find((trace) => trace.mode === 'lines').x"
+    )
+    expected = [x for hit in hits for x in (at[king, 0], at[hit.id, 0], None)]
+    assert lines == [None if x is None else pytest.approx(float(x), abs=1e-5) for x in expected]
+
+
+def test_a_point_tells_its_token_and_is_chosen_by_a_click(visit, builtin_site):
+    king = builtin_site.table.vocab.id("king")
+    page = open_map(visit, builtin_site, id=king)
+    chosen(page, "king")
+    at = pca(builtin_site.table).coordinates
+    best = geometry.neighbors(builtin_site.table, "king", k=1)[0]
+    for _ in range(8):  # nearer, until it is the only point under the pointer
+        page.get_by_role("button", name="Zoom in").click()
+    page.wait_for_timeout(300)
+    x, y = page.evaluate(PIXEL, [float(value) for value in at[king]])
+    page.mouse.move(x - 3, y)
+    page.mouse.move(x, y)
+    page.wait_for_selector("#map .map-tip", state="visible")
+    assert page.locator("#map .map-tip .token").inner_text() == "king"
+    page.locator("#map .map-side .hits button").first.click()
+    chosen(page, best.token)
+    page.go_back()
+    chosen(page, "king")
+    page.reload()
+    page.wait_for_function(READY)
+    chosen(page, "king")
+
+
+def test_colors_by_length_and_cluster(visit, builtin_site):
+    page = open_map(visit, builtin_site, color="norm")
+    lengths = np.sort(np.linalg.norm(builtin_site.table.lookup(range(len(builtin_site.table))), axis=1))
+    low, high = (number(text) for text in page.locator("#map .amount-ends span").all_inner_texts())
+    last = len(lengths) - 1
+    assert (low, high) == tuple(
+        pytest.approx(lengths[int(share * last)], abs=0.001) for share in (0.01, 0.99)
+    )
+    page.get_by_label("Color").select_option("cluster")
+    page.wait_for_selector("#map .swatches")
+    sizes = [number(text) for text in page.locator("#map .swatches .number").all_inner_texts()]
+    assert sum(sizes) == len(builtin_site.table)
+    assert sizes[:40] == sorted(sizes[:40], reverse=True)
+    page.locator("#map .swatches button").first.click()  # alone
+    page.wait_for_function(f"({POINTS})().reduce((n, trace) => n + trace[0].length, 0) === {int(sizes[0])}")
+    assert "color=cluster" in page.url
+    page.go_back()
+    page.wait_for_selector("#map .amount")
+
+
+def test_a_lasso_lists_what_it_holds(visit, builtin_site):
+    page = open_map(visit, builtin_site)
+    page.get_by_role("button", name="Drag draws a lasso").click()
+    at = pca(builtin_site.table).coordinates
+    box = page.locator(".map-plot .nsewdrag").bounding_box()
+    left, right, top, bottom = box["x"] + 200, box["x"] + 420, box["y"] + 200, box["y"] + 330
+    page.mouse.move(left, top)
+    page.mouse.down()
+    for x, y in [(right, top), (right, bottom), (left, bottom), (left, top + 1)]:
+        page.mouse.move(x, y, steps=4)
+    page.mouse.up()
+    page.wait_for_selector("#map h3:text-is('Lasso')")
+    found = number(
+        page.locator("#map .map-side p:has-text('token')")
+        .last.inner_text()
+        .split(",  ")[0]
+        .split(" token")[0]
+    )
+    inside = page.evaluate(
+        """([left, right, top, bottom]) => {
+            const { xaxis, yaxis } = document.querySelector(".map-plot")._fullLayout;
+            const box = document.querySelector(".map-plot").getBoundingClientRect();
+            const x = (pixel) => xaxis.p2l(pixel - box.left - xaxis._offset);
+            const y = (pixel) => yaxis.p2l(pixel - box.top - yaxis._offset);
+            return [x(left), x(right), y(bottom), y(top)];
+        }""",
+        [left, right, top, bottom],
+    )
+    within = (at[:, 0] > inside[0]) & (at[:, 0] < inside[1]) & (at[:, 1] > inside[2]) & (at[:, 1] < inside[3])
+    assert found == pytest.approx(within.sum(), rel=0.02)
+    names = page.locator("#map .map-side .hits .token").all_inner_texts()
+    assert set(names) <= set(builtin_site.table.vocab)
+    assert 0 < len(names) <= 300
+
+
+def test_three_dimensions(visit, builtin_site):
+    page = open_map(visit, builtin_site, dims=3, id=builtin_site.table.vocab.id("king"))
+    chosen(page, "king")
+    traces = page.evaluate(POINTS)
+    assert {len(trace) for trace in traces} == {3}
+    assert page.get_by_role("button", name="Drag draws a lasso").is_disabled()
+
+
+def test_a_map_that_takes_long_shows_how_far_it_is(visit, builtin_site):
+    page = visit(builtin_site, fresh=True, view="walk")
+    answers = iter([{"running": True, "fraction": 0.25}, {"running": True, "fraction": 0.5}])
+
+    def slow(route):
+        waiting = next(answers, None)
+        if waiting is None:
+            route.continue_()
+        else:
+            route.fulfill(status=202, json=waiting)
+
+    page.route("**/api/map*", slow)
+    page.get_by_role("link", name="Map").click()
+    page.wait_for_selector("#map progress")
+    assert "%" in page.locator("#map .progress-line").inner_text()
+    page.wait_for_function(READY)
+    page.wait_for_selector("#map progress", state="detached")
+
+
+def test_the_map_fits_a_phone(visit, builtin_site):
+    page = visit(builtin_site, PHONE, view="map", color="norm")
+    page.wait_for_function(READY)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

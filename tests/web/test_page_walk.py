@@ -1,0 +1,219 @@
+"""The walk in a browser: its numbers are the library's."""
+
+import numpy as np
+import pytest
+
+from .conftest import DESKTOP, PHONE
+from .seen import lines, number, numbers, written
+
+pytestmark = pytest.mark.browser
+
+TEXT = "the king and the queen"
+
+
+@pytest.fixture
+def walked(site):
+    pipeline = site.pipeline
+    (walk,) = pipeline.walk([TEXT])
+    return pipeline, walk
+
+
+def shown_rows(page):
+    return [cells for _, cells in lines(page)]
+
+
+def as_shown(rows, start, columns):
+    return [[written(float(x)) for x in row[start : start + columns]] for row in rows]
+
+
+def step(page, name):
+    page.get_by_role("button", name=name, exact=True).click()
+    page.wait_for_selector(f"#walk h2:text-is('{name}')")
+
+
+def test_each_token_has_the_librarys_id(visit, site, walked):
+    page = visit(site, view="walk", text=TEXT, step="ids")
+    page.wait_for_selector("#walk .cards")
+    cards = page.locator("#walk .cards li").all_inner_texts()
+    assert [int(number(card.split("\n")[2])) for card in cards] == [token.id for token in walked[1].tokens]
+    assert page.get_by_text("occurs 2 times").count() >= 1
+
+
+def test_rows_are_the_tables_own(visit, site, walked):
+    page = visit(site, view="walk", text=TEXT, step="lookup")
+    shown = shown_rows(page)
+    ids = [token.id for token in walked[1].tokens]
+    assert shown == as_shown(site.table.lookup(ids), 0, len(shown[0]))
+
+
+def test_a_repeated_token_picks_one_row_with_two_lines(visit, site, walked):
+    page = visit(site, view="walk", text=TEXT, step="lookup")
+    ids = [token.id for token in walked[1].tokens]
+    assert ids.count(site.table.vocab.find("the").id) == 2
+    page.wait_for_selector("#walk svg.strip")
+    paths = page.locator("#walk svg.strip > g:not(.strip-row) > path.strip-line.again").all()
+    assert len(paths) == 2
+    ends = {path.get_attribute("d").rsplit(" ", 1)[1] for path in paths}
+    assert len(ends) == 1, "the two lines end at one place"
+    labels = page.locator("#walk .strip-row .strip-label").all_text_contents()
+    assert labels == [f"row {i:,}" for i in sorted(set(ids))]
+
+
+def test_every_sum_is_what_stands_above_it(visit, site, walked):
+    pipeline, walk = walked
+    page = visit(site, view="walk", text=TEXT, step="position")
+    shown = shown_rows(page)
+    before = walk.steps["scaled"] if "scaled" in walk.steps else walk.steps["lookup"]
+    added = walk.steps["position"]
+    columns = len(shown[0])
+    for part, rows in enumerate([before, added, before + added]):
+        assert shown[part::3] == as_shown(rows, 0, columns)
+
+
+def test_the_last_step_is_the_transformers_input(visit, site, walked):
+    page = visit(site, view="walk", text=TEXT, step="output", dim=37)
+    shown = shown_rows(page)
+    assert shown == as_shown(walked[1].output, 37, len(shown[0]))
+
+
+def test_layer_norm_stands_beside_the_sum(visit, minilm_site):
+    (walk,) = minilm_site.pipeline.walk([TEXT])
+    page = visit(minilm_site, view="walk", text=TEXT, step="normalized")
+    shown = shown_rows(page)
+    total = walk.steps["lookup"] + walk.steps["position"] + walk.steps["segment"]
+    assert shown[0::2] == as_shown(total, 0, len(shown[0]))
+    assert shown[1::2] == as_shown(walk.steps["normalized"], 0, len(shown[0]))
+
+
+def test_a_pair_has_two_segments(visit, minilm_site):
+    page = visit(minilm_site, view="walk", text="the king", pair="a queen", step="segment")
+    (walk,) = minilm_site.pipeline.walk(["the king"], "a queen")
+    labels = [label for label, _ in lines(page)][1::3]
+    assert labels == [f"+ segment {token.segment}" for token in walk.tokens]
+    assert labels.count("+ segment 1") == 3
+
+
+def test_a_table_without_segments_of_its_own_says_that_they_are_random(visit, builtin_site):
+    page = visit(builtin_site, view="walk", text=TEXT, recipe="bert", step="segment")
+    assert "drawn at random, untrained" in page.locator("#walk .panel").inner_text()
+    page = visit(builtin_site, view="walk", text=TEXT, step="position")
+    assert "random" not in page.locator("#walk .panel").inner_text()
+
+
+def test_scores_are_the_heads(visit, site, walked):
+    pipeline, walk = walked
+    page = visit(site, view="walk", text=TEXT, step="predict")
+    page.wait_for_selector("#walk .scores")
+    assert "No transformer body" in page.locator("#walk .panel").inner_text()
+    shown = page.locator("#walk .scores .bars li").all_inner_texts()
+    expected = [candidate for position in pipeline.predict(walk) for candidate in position]
+    assert len(shown) == len(expected)
+    for text, candidate in zip(shown, expected, strict=True):
+        token, logit, share = text.split("\n")
+        assert token == candidate.token
+        assert logit == f"logit {written(candidate.logit, 2)}"
+        assert share == f"{100 * candidate.probability:.1f}\u00a0%"
+
+
+def test_two_positions_gradients_sum_into_one_row(visit, site, walked):
+    pipeline, walk = walked
+    gradient = pipeline.gradient(walk)
+    page = visit(site, view="walk", text=TEXT, step="gradient")
+    shown = lines(page)
+    facts = page.locator("#walk .panel .facts").inner_text()
+    assert f"{written(gradient.loss, 4)} nats" in facts
+    assert f"{gradient.rows_moved:,} of {gradient.rows_in_table:,}" in facts
+    the = next(row for row in gradient.rows if row.token == "the")
+    assert len(the.positions) == 2
+    assert page.locator("#walk .sum-sign").count() == 1 + sum(
+        len(row.positions) > 1 for row in gradient.rows if row.token != "the"
+    )
+    labels = [label for label, _ in shown[:5]]
+    first, second = the.positions
+    assert labels == [f"the from {first}", f"+ from {second}", "= gradient", "row", "row after"]
+    parts = np.array([[number(cell) for cell in cells] for _, cells in shown[:5]])
+    np.testing.assert_allclose(parts[0] + parts[1], parts[2], atol=0.0015)
+    np.testing.assert_allclose(parts[3] - 0.1 * parts[2], parts[4], atol=0.0015)
+    assert written(the.gradient) in page.locator("#walk svg.strip").text_content()
+
+
+def test_one_token_has_no_gradient_and_says_why(visit, builtin_site):
+    page = visit(builtin_site, view="walk", text="king", step="gradient")
+    page.wait_for_selector("#walk .panel .note")
+    assert "at least two tokens" in page.locator("#walk .panel .note").last.inner_text()
+
+
+def test_steps_go_on_by_button_key_and_play(visit, builtin_site):
+    page = visit(builtin_site, fresh=True, view="walk", text=TEXT)
+    page.clock.install()
+    heading = page.locator("#walk h2")
+    page.get_by_role("button", name="Step →").click()
+    assert heading.inner_text() == "ids"
+    page.locator("#main").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#walk h2:text-is('rows')")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#walk h2:text-is('ids')")
+    page.get_by_role("button", name="▶ Play").click()
+    page.clock.run_for(2700)
+    page.wait_for_selector("#walk h2:text-is('rows')")
+    page.get_by_role("button", name="❚❚ Pause").click()
+    page.clock.run_for(10_000)
+    assert heading.inner_text() == "rows"
+    assert "step=lookup" in page.url
+
+
+def test_arrow_keys_walk_the_numbers_from_cell_to_cell(visit, builtin_site):
+    page = visit(builtin_site, view="walk", text=TEXT, step="lookup")
+    lines(page)
+    page.locator("#walk td.cell").first.focus()
+    for key in ["ArrowDown", *["ArrowRight"] * 20]:
+        page.keyboard.press(key)
+    word = builtin_site.table.lookup([builtin_site.table.vocab.find("king").id])[0]
+    readout = page.locator("#walk .readout").inner_text()
+    assert readout.startswith("king, row") and "dimension 20:" in readout
+    assert numbers(readout)[-1] == pytest.approx(float(word[20]), rel=1e-6)
+    assert page.locator("#walk h2").inner_text() == "rows"
+
+
+def test_back_forward_and_reload_keep_the_walk(visit, builtin_site):
+    page = visit(builtin_site, view="walk", text=TEXT, step="lookup")
+    lines(page)
+    page.get_by_role("button", name="Later dimensions").click()
+    second = shown_rows(page)
+    page.get_by_label("Text", exact=True).fill("a dog")
+    page.get_by_role("button", name="Walk", exact=True).click()
+    page.wait_for_function("document.querySelectorAll('#walk .numbers tbody tr').length === 2")
+    page.go_back()
+    page.wait_for_function("document.querySelectorAll('#walk .numbers tbody tr').length === 5")
+    assert shown_rows(page) == second
+    page.reload()
+    assert shown_rows(page) == second
+    assert page.get_by_label("Text", exact=True).input_value() == TEXT
+    page.go_forward()
+    page.wait_for_function("document.querySelectorAll('#walk .numbers tbody tr').length === 2")
+
+
+def test_a_text_that_is_refused_is_answered_in_words(visit, builtin_site):
+    page = visit(builtin_site, fresh=True, view="walk", text=TEXT)
+    page.wait_for_selector("#walk .chips")
+    page.route("**/api/walk*", lambda route: route.fulfill(status=400, json={"error": "no such luck"}))
+    page.get_by_label("Text", exact=True).fill("a dog")
+    with page.expect_response("**/api/walk*"):
+        page.get_by_role("button", name="Walk", exact=True).click()
+    page.wait_for_selector("#walk .status.error")
+    assert page.locator("#walk .status").inner_text() == "no such luck"
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("view", ["walk", "query"])
+def test_the_page_fits_and_names_its_controls(visit, minilm_site, viewport, view):
+    page = visit(minilm_site, viewport, view=view, step="gradient", ask="analogy")
+    page.wait_for_selector(f"#{view} .numbers td")
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll("input, select, button")]
+            .filter((one) => !one.labels?.length && !one.ariaLabel && !one.innerText?.trim() && one.offsetParent)
+            .map((one) => one.outerHTML)"""
+    )
+    assert unnamed == []
