@@ -4,7 +4,7 @@ import gensim
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -76,6 +76,7 @@ def test_a_token_that_would_not_come_back_is_refused(token, tmp_path):
     assert not (tmp_path / "t").exists()
 
 
+@settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy
 @given(
     tokens=st.lists(
         st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=8).filter(

@@ -8,7 +8,7 @@ import zipfile
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenspace.errors import OutputError, TableFormatError, VocabError
@@ -169,6 +169,7 @@ def test_a_vocabulary_without_its_archive_is_anothers(tmp_path, write):
     assert mine.read_text() == "my words\n"
 
 
+@settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy
 @given(data=st.data())
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_mutated_archive_loads_or_is_refused(compressed, data, tmp_path_factory):

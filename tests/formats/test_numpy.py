@@ -7,7 +7,7 @@ import zipfile
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenspace import atomic
@@ -175,6 +175,7 @@ def test_a_vocabulary_without_its_array_is_another_s(tmp_path, write):
     assert os.listdir(tmp_path) == ["t.vocab.txt"]
 
 
+@settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy
 @given(data=st.data())
 def test_a_mutated_file_loads_or_is_refused(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("t")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenspace.errors import TableFormatError
@@ -27,6 +27,7 @@ def read(found: list[bytes], errors: str, at_once: int) -> TokensRead:
     return kept
 
 
+@settings(deadline=None, max_examples=50)
 @given(ANY, st.integers(1, 5))
 def test_each_token_is_what_python_decodes(found, at_once):
     kept = read(found, "replace", at_once)
@@ -36,6 +37,7 @@ def test_each_token_is_what_python_decodes(found, at_once):
     assert encoded(read(found, "surrogateescape", at_once).vocab()) == found
 
 
+@settings(deadline=None, max_examples=50)
 @given(ANY, st.integers(1, 5))
 def test_the_first_token_that_is_no_utf8_is_refused_with_its_place(found, at_once):
     bad = [i for i, token in enumerate(found) if token.decode("utf-8", "ignore").encode() != token]
@@ -47,6 +49,7 @@ def test_the_first_token_that_is_no_utf8_is_refused_with_its_place(found, at_onc
 
 
 @pytest.mark.parametrize("base", [tokens._BASE, 1], ids=["as it is", "a hash by which ab and ba are equal"])
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text("ab", max_size=3), max_size=30))
 def test_repeated_tokens_are_counted(base, names):
     with pytest.MonkeyPatch.context() as patch:

@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -138,6 +138,7 @@ TOKENS = st.text(st.characters(codec="utf-8", exclude_characters=" \n"), min_siz
 
 
 @pytest.mark.parametrize("save", [word2vec.save_text, word2vec.save_binary], ids=["text", "binary"])
+@settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy
 @given(
     tokens=st.lists(TOKENS, min_size=1, max_size=8),
     numbers=arrays(np.float32, (8, 3), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
@@ -215,6 +216,7 @@ def test_damage_is_named_with_its_place(data, message, write):
     assert str(path) in str(error.value)
 
 
+@settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy
 @given(data=st.data())
 @pytest.mark.parametrize("whole", [TEXT, BINARY], ids=["text", "binary"])
 def test_a_mutated_file_loads_or_is_refused(whole, data, tmp_path_factory):
