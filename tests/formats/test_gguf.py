@@ -125,6 +125,15 @@ def test_every_encoding_is_kept(tmp_path, encoding):
     assert gguf.load(tmp_path / "x.gguf").vocab.encoding == encoding
 
 
+def test_an_encoding_that_is_not_known_here_is_told_by_the_model(write):
+    entries = [
+        entry("tokenspace.encoding", 8, string("new")),
+        entry("tokenizer.ggml.model", 8, string("gpt2")),
+    ]
+    path = write("x.gguf", file_of([*entries, TOKENS], [EMBEDDING], NUMBERS.tobytes()))
+    assert gguf.load(path).vocab.encoding == "byte-level"
+
+
 def test_one_row_is_these_bytes(tmp_path):
     gguf.save(Table(np.array([[1.0, -2.0]], np.float32), Vocab(["a"], [0])), tmp_path / "x.gguf")
     entries = [
@@ -521,7 +530,7 @@ def test_mutated_files_are_read_or_refused(write, rng):
     whole = file_of([nested, TOKENS, types, description], tensors, bytes(range(128)) + bytes(384))
     gguf.load(write("x.gguf", whole))
     read = 0
-    for _ in range(400):
+    for _ in range(150):
         content = bytearray(whole)
         for at in rng.integers(0, len(whole) - 384, rng.integers(1, 4)):
             content[at] = rng.choice((0, 1, 8, 9, 255, rng.integers(256)))
@@ -530,7 +539,7 @@ def test_mutated_files_are_read_or_refused(write, rng):
             read += 1
         except TableFormatError:
             pass
-    assert 40 < read < 360
+    assert 15 < read < 135
 
 
 def test_saving_refuses_what_would_not_be_read_back(tmp_path, write):

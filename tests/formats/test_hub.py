@@ -350,7 +350,7 @@ def test_gguf_files(fetch, stand_in):
         (["x.vec.gz", "LICENSE.txt"], "x.vec.gz", ["x.vec.gz"]),
         (["a/x.pt", "a/vocab.txt", "vocab.txt"], "a/x.pt", ["a/vocab.txt", "a/x.pt"]),
         (
-            ["x.safetensors", "vocab.json", "merges.txt"],
+            ["x.safetensors", "vocab.json", "vocab.txt", "merges.txt"],
             "x.safetensors",
             ["merges.txt", "vocab.json", "x.safetensors"],
         ),

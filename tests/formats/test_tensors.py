@@ -354,7 +354,7 @@ def test_mutated_files_are_read_or_refused(saved, numbers, rng):
     path = saved({"model.embed_tokens.weight": numbers(V, D), "lm_head.weight": numbers(V, D)})
     whole = path.read_bytes()
     read = 0
-    for _ in range(150):
+    for _ in range(60):
         content = bytearray(whole)
         for at in rng.integers(0, len(whole), rng.integers(1, 4)):
             content[at] = rng.integers(256)
@@ -364,4 +364,4 @@ def test_mutated_files_are_read_or_refused(saved, numbers, rng):
             read += 1
         except TableFormatError:
             pass
-    assert 5 < read < 145
+    assert 2 < read < 58
