@@ -80,6 +80,7 @@ def means(table, tokenizer, without=None):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["minilm", "padded", "words", "half", "scaled", "trained"])
 def test_both_packages_encode_sentences_with_a_folder_of_ours(peers, name):
     """As the mean of the table's rows; model2vec leaves out [UNK], sentence-transformers counts it."""
@@ -99,6 +100,7 @@ def test_both_packages_encode_sentences_with_a_folder_of_ours(peers, name):
     assert name not in ("words", "half", "trained") or not found[f"{name}.model2vec"][2].any()
 
 
+@pytest.mark.slow
 def test_folders_that_the_packages_write_load_bit_equal(peers):
     out, _, _ = peers
     theirs = np.load(out / "theirs.npz")
