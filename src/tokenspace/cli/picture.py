@@ -15,7 +15,7 @@ PIPED = 80  # columns where there is no terminal to ask
 ROWS = 25  # nothing drawn here looks at it; rich would ask a dumb terminal for 80 columns without
 
 
-def _page_name(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+def page_name(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     if value is not None and not value.lower().endswith((".html", ".htm")):
         raise click.BadParameter(f"a page's name ends in .html, found {value!r}")
     return value
@@ -26,7 +26,7 @@ html_option = click.option(
     "--html",
     "page",
     metavar="OUT.html",
-    callback=_page_name,
+    callback=page_name,
     help="Write a page that works offline, instead of drawing here.",
 )
 

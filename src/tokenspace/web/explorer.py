@@ -17,11 +17,14 @@ import numpy as np
 from tokenspace import __version__, formats
 from tokenspace.errors import CheckpointError, ShapeError, VocabError
 from tokenspace.geometry.analogy import Method
+from tokenspace.geometry.clusters import Clusters, K, clusters
 from tokenspace.geometry.compose import Resolved, resolve
+from tokenspace.geometry.kept import Kept, kept
 from tokenspace.geometry.neighbors import Hit, Metric, neighbors
 from tokenspace.geometry.projection import Projection, available, project
 from tokenspace.geometry.similarity import similarity
 from tokenspace.plots import Heatmap, Norms
+from tokenspace.plots.arrows import Arrows
 from tokenspace.plots.norms import KINDS
 from tokenspace.shown import number
 from tokenspace.table import Table
@@ -130,17 +133,22 @@ class Explorer:
 
     def tokens(self) -> Answer:
         """Every token, its kind, its row's length, and whether it only stands for a row without one."""
-        with self._lock:
-            if self._norms is None:
-                self._norms = Norms.of(self.table)
+        norms = self.norms()
         placeholder = np.zeros(len(self.table), np.uint8)
         placeholder[self.table.vocab.placeholders()] = 1
         return {
             "tokens": list(self.table.vocab),
-            "kind": packed(self._norms.kinds, "u8"),
-            "norm": packed(self._norms.lengths),
+            "kind": packed(norms.kinds, "u8"),
+            "norm": packed(norms.lengths),
             "placeholder": packed(placeholder, "u8"),
         }
+
+    def norms(self) -> Norms:
+        """The rows' lengths and the tokens' kinds, computed once."""
+        with self._lock:
+            if self._norms is None:
+                self._norms = Norms.of(self.table)
+            return self._norms
 
     def walk(
         self,
@@ -176,16 +184,14 @@ class Explorer:
 
     def clusters(self, k: int | None = None, seed: int = 0) -> Answer | Running:
         """Groups of rows, each named by the tokens nearest its center."""
-        from tokenspace.geometry.clusters import Clusters, clusters
-
         most = min(MOST_CLUSTERS, len(self.table))
-        options = {} if k is None else {"k": _within("k", k, 1, most)}
+        asked = _within("k", min(K, most) if k is None else k, 1, most)
         _within("seed", seed, 0, LARGEST_SEED)
 
         def compute(progress: Progress) -> Clusters:
-            return clusters(self.table, seed=seed, progress=progress, **options)
+            return clusters(self.table, asked, seed, progress=progress)
 
-        made = self._jobs.result(("clusters", k, seed), compute)
+        made = self._jobs.result(("clusters", asked, seed), compute)
         if isinstance(made, Running):
             return made
         groups = zip(made.names, made.sizes.tolist(), made.nearest.tolist(), strict=True)
@@ -211,8 +217,6 @@ class Explorer:
         k: int = 10,
     ) -> Answer | Running:
         """The share of each row's ``k`` nearest that are its nearest on the map, too."""
-        from tokenspace.geometry.kept import Kept, kept
-
         asked = self._map_asked(method, dims, seed, center, remove)
         _within("k", k, 1, 100)
 
@@ -257,12 +261,10 @@ class Explorer:
         remove: int = 0,
     ) -> Answer:
         """a is to b as c is to what? With the plane that the three rows and the answer lie nearest to."""
-        from tokenspace.plots import Arrows
-
         _within("k", k, 1, MOST_HITS)
         _one_of("method", method, get_args(Method))
-        words = [_query(self._resolved(word)) for word in (a, b, c)]
-        drawn = Arrows.of(self._view(center, remove), *words, method=method, k=k)
+        first, second, third = (_query(self._resolved(word)) for word in (a, b, c))
+        drawn = Arrows.of(self._view(center, remove), first, second, third, method, k=k)
         names = ("a", "b", "c", "d", "target")
         return {
             "hits": _hits(drawn.hits),

@@ -1,0 +1,81 @@
+/** Words in the page itself: which token a person means, and which begin with what was typed. */
+
+const VISIBLE = [[33, 126], [161, 172], [174, 255]]; // the bytes that byte-level tokens write as themselves
+
+/** The tokens of a table, searched as `Vocab.find` and `web/spelling.py` do. */
+export class Words {
+  /** @param {string[]} tokens @param {string} encoding @param {Uint8Array} placeholder */
+  constructor(tokens, encoding, placeholder) {
+    this.tokens = tokens;
+    this.encoding = encoding;
+    this.placeholder = placeholder;
+  }
+
+  /** @returns {number} the id that a person means by `word`, or -1 */
+  find(word) {
+    this.first ??= firstIds(this.tokens);
+    for (const form of this.#forms(word)) if (this.first.has(form)) return this.first.get(form);
+    return -1;
+  }
+
+  /** @returns {number[]} tokens that begin with `prefix`, then those that hold it; the shorter first */
+  complete(prefix, n) {
+    this.spelled ??= this.tokens.map((token) => folded(this.#spelled(token)));
+    const sought = folded(prefix);
+    const [begins, holds] = [[], []];
+    this.spelled.forEach((form, id) => {
+      if (this.placeholder[id] || !form.includes(sought)) return;
+      (form.startsWith(sought) ? begins : holds).push([[...form].length, id]);
+    });
+    const order = (a, b) => a[0] - b[0] || a[1] - b[1];
+    return [...begins.sort(order), ...holds.sort(order)].slice(0, n).map(([, id]) => id);
+  }
+
+  #forms(word) {
+    if (this.encoding === "byte-level") {
+      const plain = byteLevel(word);
+      return [`\u0120${plain}`, plain, word];
+    }
+    if (this.encoding === "sentencepiece") return [`\u2581${word.replaceAll(" ", "\u2581")}`, word];
+    return [word];
+  }
+
+  #spelled(token) {
+    if (this.encoding === "wordpiece") return token.replace(/^##(?=.)/su, "");
+    if (this.encoding === "sentencepiece") return token.replace(/^\u2581(?=.)/su, "");
+    if (this.encoding === "byte-level") return fromByteLevel(token).replace(/^ /, "");
+    return token;
+  }
+}
+
+function firstIds(tokens) {
+  const first = new Map();
+  tokens.forEach((token, id) => {
+    if (!first.has(token)) first.set(token, id);
+  });
+  return first;
+}
+
+function folded(text) {
+  return text.toLowerCase().replaceAll("ß", "ss");
+}
+
+/** The printable stand-in for each byte: itself if visible, else the next character from 256. */
+function alphabet() {
+  const visible = (byte) => VISIBLE.some(([from, to]) => byte >= from && byte <= to);
+  let next = 256;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(visible(byte) ? byte : next++));
+}
+
+function byteLevel(word) {
+  const standIns = alphabet();
+  return [...new TextEncoder().encode(word)].map((byte) => standIns[byte]).join("");
+}
+
+let bytes = null; // by stand-in
+
+function fromByteLevel(token) {
+  bytes ??= new Map(alphabet().map((character, byte) => [character, byte]));
+  if ([...token].some((character) => !bytes.has(character))) return token; // a special token
+  return new TextDecoder().decode(Uint8Array.from(token, (character) => bytes.get(character)));
+}
