@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import pickle
 import queue
@@ -27,6 +28,7 @@ import threading
 import time
 import tracemalloc
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,31 +41,39 @@ AGAIN = 3  # the exit status of a worker that has judged a case and must not jud
 WARM = 40  # cases that are read before any is measured: what libraries load once counts for none
 
 
-def work(seeds_file: Path, seed: int, numbers: range, folder: Path) -> None:
+Load = Callable[[Path], Any]
+
+
+def loader(name: str) -> Load:
+    """``"tokenspace:load"`` is ``tokenspace.load``."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def work(seeds_file: Path, seed: int, numbers: range, folder: Path, load: Load) -> None:
     """Judge the cases ``numbers``; print a line of JSON for each."""
     import fuzzing
-    import torch  # noqa: F401  its own warnings while it is imported are not the readers'
-
-    import tokenspace as ts
 
     seeds = pickle.loads(seeds_file.read_bytes())
+    if any(seed.name.startswith(("torch", "folder")) for seed in seeds):
+        import torch  # noqa: F401  what it warns of while it is imported is not the readers'
     tracemalloc.start()
     for sound in seeds:
-        _judge(fuzzing, ts.load, fuzzing.Case(sound, ()), seeds, folder)
+        _judge(fuzzing, load, fuzzing.Case(sound, ()), seeds, folder)
     for n in range(WARM):
-        _judge(fuzzing, ts.load, fuzzing.case(seeds, -1, n), seeds, folder)
+        _judge(fuzzing, load, fuzzing.case(seeds, -1, n), seeds, folder)
     gc.freeze()  # so that to collect after each case costs little
     print("ready", flush=True)
     for n in numbers:
         made = fuzzing.case(seeds, seed, n)
-        verdict = _judge(fuzzing, ts.load, made, seeds, folder)
+        verdict = _judge(fuzzing, load, made, seeds, folder)
         gc.collect()
         print(json.dumps({"n": n, "seed": made.seed.name, **verdict._asdict()}), flush=True)
         if verdict.kind.startswith("took"):
             sys.exit(AGAIN)  # the peaks and what was left half done would be under the next case
 
 
-def _judge(fuzzing: Any, load: Any, made: Any, seeds: list, folder: Path) -> Any:
+def _judge(fuzzing: Any, load: Load, made: Any, seeds: list, folder: Path) -> Any:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     files, read = fuzzing.files_of(made, seeds)
@@ -71,12 +81,12 @@ def _judge(fuzzing: Any, load: Any, made: Any, seeds: list, folder: Path) -> Any
     return fuzzing.judge(load, folder / read, fuzzing.unpacked_size(made, seeds))
 
 
-def watched(seeds_file: Path, seed: int, numbers: range, folder: Path, told: queue.Queue) -> None:
+def watched(work: list[str], numbers: range, folder: Path, told: queue.Queue) -> None:
     """Have ``numbers`` judged, by as many workers one after the other as it takes."""
     log = folder.with_suffix(".stderr")
     while numbers:
-        command = [sys.executable, __file__, "--work", str(seeds_file), "--seed", str(seed)]
-        command += ["--folder", str(folder), "--numbers", f"{numbers.start}:{numbers.stop}:{numbers.step}"]
+        part = f"{numbers.start}:{numbers.stop}:{numbers.step}"
+        command = [sys.executable, __file__, *work, "--folder", str(folder), "--numbers", part]
         with log.open("wb") as errors:
             worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         lines: queue.Queue[str] = queue.Queue()
@@ -113,7 +123,7 @@ def _next(lines: queue.Queue[str], seconds: float) -> str:
         return ""
 
 
-def run(files: int, seed: int, only: str, keep: Path) -> int:
+def run(files: int, seed: int, only: str, keep: Path, reader: str) -> int:
     """Judge ``files`` cases and print what came of them; the number of those that were wrong."""
     import fuzzing
     from fuzz_seeds import seeds as make
@@ -126,7 +136,8 @@ def run(files: int, seed: int, only: str, keep: Path) -> int:
         seeds_file.write_bytes(pickle.dumps(seeds))
         told: queue.Queue[Any] = queue.Queue()
         for i in range(WORKERS):
-            arguments = (seeds_file, seed, range(i, files, WORKERS), Path(name, f"worker{i}"), told)
+            command = ["--work", str(seeds_file), "--seed", str(seed), "--load", reader]
+            arguments = (command, range(i, files, WORKERS), Path(name, f"worker{i}"), told)
             threading.Thread(target=watched, args=arguments, daemon=True).start()
         running = WORKERS
         while running:
@@ -140,36 +151,38 @@ def run(files: int, seed: int, only: str, keep: Path) -> int:
                     print(f"case {result['n']}: {results[-1]['case']}: {result['kind']}", flush=True)
         wrong = [result for result in results if result["kind"] not in ("loaded", "refused")]
         for result in _one_a_fault(wrong):
-            _keep(fuzzing, seeds, result, seed, keep)
+            _keep(fuzzing, seeds, result, keep / f"seed{seed}-case{result['n']}", loader(reader))
     report = told_of(results, seed, time.perf_counter() - started)
     print(report)
-    if not only and not wrong and files >= 20_000:
+    if not only and not wrong and reader == "tokenspace:load" and files >= 20_000:
         RESULTS.write_text(report)
     return len(wrong)
 
 
 def told_of(results: list[dict[str, Any]], seed: int, seconds: float) -> str:
-    """The report: how many of each kind of file were loaded, refused, wrong; and what was worst."""
-    kinds: dict[str, Counter[str]] = defaultdict(Counter)
-    for result in results:
-        verdict = result["kind"] if result["kind"] in ("loaded", "refused") else "wrong"
-        kinds[result["case"].seed.name][verdict] += 1
+    """The report: how many of each kind of file were refused, loaded, wrong; and what was worst."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for result in sorted(results, key=lambda result: result["n"]):
+        made = result["case"].seed
+        for group in (made.name.split(", ")[0], f"*in {made.packed or 'plain files'}*", "**all**"):
+            groups[group].append(result)
     lines = [
         "# Measured: mutated table files",
         "",
-        f"`python benchmarks/fuzz_tables.py --files {len(results)} --seed {seed}`. "
-        f"{len(results):,} mutated files in {seconds:.0f} s.",
+        f"`python benchmarks/fuzz_tables.py --files {len(results)} --seed {seed}`: "
+        f"**{len(results):,} mutated files** in {seconds:.0f} s, {WORKERS} processes.",
         "",
         "| made from | tried | refused | loaded | wrong | slowest, ms | most memory, MB |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in [*kinds, "all"]:
-        own = [result for result in results if name in ("all", result["case"].seed.name)]
-        count = sum((kinds[each] for each in kinds), Counter()) if name == "all" else kinds[name]
-        worst = 1e3 * max(result["seconds"] for result in own)
+    for name in sorted(groups, key=lambda name: name.startswith("*") + name.startswith("**")):
+        own = groups[name]
+        count = Counter(result["kind"] for result in own)
+        wrong = len(own) - count["refused"] - count["loaded"]
+        slowest = 1e3 * max(result["seconds"] for result in own)
         most = max(result["grown"] for result in own) / (1 << 20)
-        figures = " | ".join(f"{count[verdict]:,}" for verdict in ("refused", "loaded", "wrong"))
-        lines.append(f"| {name} | {len(own):,} | {figures} | {worst:.0f} | {most:.1f} |")
+        counts = (len(own), count["refused"], count["loaded"], wrong)
+        lines.append(f"| {name} | {' | '.join(f'{n:,}' for n in counts)} | {slowest:.0f} | {most:.1f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -182,24 +195,21 @@ def _one_a_fault(wrong: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(faults.values())
 
 
-def _keep(fuzzing: Any, seeds: list, result: dict[str, Any], seed: int, keep: Path) -> None:
+def _keep(fuzzing: Any, seeds: list, result: dict[str, Any], folder: Path, load: Load) -> None:
     """Write the files of a case that was wrong, without the edits that it does not need, and what it said."""
     made = result["case"]
     if not result["kind"].startswith("the process"):
-        made = fuzzing.shrunk(made, lambda fewer: _kind(fuzzing, seeds, fewer) == result["kind"])
-    folder = keep / f"seed{seed}-case{result['n']}"
+        made = fuzzing.shrunk(made, lambda fewer: _kind(fuzzing, seeds, fewer, load) == result["kind"])
     files, read = fuzzing.files_of(made, seeds)
     fuzzing.write(files, folder)
     (folder / "WHY").write_text(f"{made}\nts.load({read!r})\n{result['kind']}\n{result['words']}\n")
     print(f"kept: {folder}")
 
 
-def _kind(fuzzing: Any, seeds: list, made: Any) -> str:
-    import tokenspace as ts
-
+def _kind(fuzzing: Any, seeds: list, made: Any, load: Load) -> str:
     tracemalloc.start()
     with tempfile.TemporaryDirectory() as name:
-        return _judge(fuzzing, ts.load, made, seeds, Path(name, "t")).kind
+        return _judge(fuzzing, load, made, seeds, Path(name, "t")).kind
 
 
 def main() -> int:
@@ -208,15 +218,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only what is made from seeds with this in their names")
     parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"), help="where wrong files are kept")
+    parser.add_argument(
+        "--load", default="tokenspace:load", help="another reader than ts.load: MODULE:FUNCTION"
+    )
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--numbers", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
         numbers = range(*map(int, arguments.numbers.split(":")))
-        work(arguments.work, arguments.seed, numbers, arguments.folder)
+        work(arguments.work, arguments.seed, numbers, arguments.folder, loader(arguments.load))
         return 0
-    return run(arguments.files, arguments.seed, arguments.only, arguments.keep) > 0
+    wrong = run(arguments.files, arguments.seed, arguments.only, arguments.keep, arguments.load)
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -39,12 +39,12 @@ class Seed(NamedTuple):
 
 
 def seeds() -> list[Seed]:
-    """Every kind, and those that are files also in gzip and in zip archives (stored and deflated)."""
+    """Every kind, and those that are one file, itself no archive, also in gzip and in zip archives."""
     made = [seed for make in MAKERS for seed in make()]
     around = [
         seed._replace(name=f"{seed.name}, {packed}", packed=packed)
         for seed in made
-        if seed.read != "."
+        if seed.read != "." and not seed.files[seed.read].startswith(b"PK")
         for packed in ("gzip", "zip", "zip deflated")
     ]
     return made + around
@@ -169,4 +169,87 @@ def _torch(legacy: bool) -> bytes:
     return held.getvalue()
 
 
-MAKERS = [_native, _word2vec, _numpy, _checkpoint]
+def _plain() -> Iterator[Seed]:
+    """A model's tensors in a file, and what names its rows beside it."""
+    from safetensors.numpy import save_file
+
+    beside = {"tokenizer.json": tokenizer_json()}
+    one = {"embeddings.weight": WEIGHT.astype(np.float16), "bias": WEIGHT[0]}
+    files = written(lambda folder: save_file(one, folder / "t.safetensors"))
+    yield Seed("safetensors", files | beside, "t.safetensors")
+    yield Seed("torch", {"t.pt": _torch(legacy=False)} | beside, "t.pt")
+    yield Seed("torch, legacy", {"t.bin": _torch(legacy=True)} | beside, "t.bin")
+
+
+def _npz() -> Iterator[Seed]:
+    arrays = {"weight": WEIGHT, "tokens": np.array(TOKENS)}
+    vocabulary = {"t.vocab.txt": "".join(token + "\n" for token in TOKENS).encode()}
+    for save in (np.savez, np.savez_compressed):
+        whole, bare = io.BytesIO(), io.BytesIO()
+        save(whole, **arrays)
+        save(bare, WEIGHT)
+        yield Seed(f"npz, {save.__name__}", {"t.npz": whole.getvalue()}, "t.npz")
+        yield Seed(f"npz, {save.__name__}, vocabulary", {"t.npz": bare.getvalue()} | vocabulary, "t.npz")
+
+
+def _fasttext() -> Iterator[Seed]:
+    from gensim.models.fasttext import FastText, save_facebook_model
+
+    text = [TOKENS * 3]
+    for sizes in ({"bucket": 12, "min_n": 2, "max_n": 3}, {"bucket": 1, "max_n": 0}):
+        model = FastText(vector_size=D, min_count=1, workers=1, seed=1, sg=1, negative=2, **sizes)
+        model.build_vocab(text)
+        model.train(text, total_examples=1, epochs=1)
+        files = written(lambda folder, model=model: save_facebook_model(model, str(folder / "t")))
+        yield Seed(f"fasttext, {sizes['bucket']} buckets", files, "t")
+
+
+def _gguf() -> Iterator[Seed]:
+    import gguf
+
+    kinds = gguf.GGMLQuantizationType
+    for kind in (kinds.F32, kinds.F16, kinds.BF16, kinds.Q8_0):
+        wide = np.tile(WEIGHT, 8)  # quantized types have blocks of 32
+
+        def write(folder: Path, kind: gguf.GGMLQuantizationType = kind, wide: np.ndarray = wide) -> None:
+            writer = gguf.GGUFWriter(folder / "t.gguf", "llama")
+            writer.add_block_count(1)
+            writer.add_tokenizer_model("llama")
+            writer.add_token_list([token.encode() for token in TOKENS])
+            writer.add_token_scores([0.0] * V)
+            writer.add_token_types([3, 2, 1, 1, 1, 1])
+            writer.add_tensor("output_norm.weight", wide[0])
+            writer.add_tensor("token_embd.weight", gguf.quants.quantize(wide, kind), raw_dtype=kind)
+            writer.add_tensor("output.weight", gguf.quants.quantize(-wide, kind), raw_dtype=kind)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+
+        yield Seed(f"gguf, {kind.name}", written(write), "t.gguf")
+
+
+def _static_embedding() -> Iterator[Seed]:
+    from model2vec import StaticModel
+    from safetensors.numpy import save
+    from tokenizers import Tokenizer
+
+    model = StaticModel(WEIGHT, Tokenizer.from_buffer(tokenizer_json()))
+    files = written(model.save_pretrained)
+    yield Seed("model2vec", {name: files[name] for name in files if name != "README.md"}, ".")
+    module = "sentence_transformers.sentence_transformer.modules.static_embedding.StaticEmbedding"
+    modules = [{"idx": 0, "name": "0", "path": "0_StaticEmbedding", "type": module}]
+    tensors = save({"embedding.weight": WEIGHT})
+    yield Seed(  # as sentence-transformers 6.2 writes it; to import that takes longer than all the others
+        "StaticEmbedding",
+        {
+            "modules.json": json.dumps(modules, indent=2).encode(),
+            "config_sentence_transformers.json": b'{"model_type": "SentenceTransformer", "prompts": {}}',
+            "0_StaticEmbedding/model.safetensors": tensors,
+            "0_StaticEmbedding/tokenizer.json": tokenizer_json(),
+        },
+        ".",
+    )
+
+
+MAKERS = [_native, _word2vec, _numpy, _npz, _fasttext, _gguf, _plain, _checkpoint, _static_embedding]

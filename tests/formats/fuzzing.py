@@ -161,7 +161,7 @@ def judge(load: Load, path: Path, size: int) -> Verdict:
         if unraised:
             kind, words = "a warning or error that no one catches", unraised[0]
         elif grown > 4 * size + (MEGABYTES << 20):
-            kind = f"took {grown >> 20:,} MB for {size:,} bytes"
+            kind, words = "took too much memory", f"{grown >> 20:,} MB for {size:,} bytes; {words}"
     return Verdict(kind, words, seconds, grown)
 
 

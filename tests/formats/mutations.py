@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import random
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 LIMITS = (0, 1, -1, 2, 127, 255, 65_535, 2**31 - 1, 2**31, 2**32 - 1, 10**18, 2**62, 2**63 - 1, 2**63)
-HEADER = 96  # bytes that most edits fall into
-RAW = (  # JSON that a value can't be written as
+HEADER = 96  # bytes that many edits fall into
+RAW = (  # JSON that a value can not be written as by the library
     "1e999", "-1e999", "NaN", "1" + "0" * 400, "9" * 5000, "-0.0", "1.0", "[" * 3000 + "]" * 3000,
     "[" * 100_000, '{"a":' * 3000 + "1" + "}" * 3000, '{"a":1,"a":2}', '"\\ud800"', '"\\u0000"',
     '"\\udcff"', "'",
@@ -27,12 +29,20 @@ NUMBERS = ("9" * 400, "9" * 40, "1e400", "1e5", "nan", "inf", "0x10", "1_0", "+1
 VALUES = (None, True, False, 0.5, "", "x", "F32", "U8", "../x", [], {}, [0], [1, 2, 3], [[]], {"a": 1})
 BITS = (b"\n", b" ", b"\0", b"0", b"-", b"\xff", b" 1", b"\r\n", b"\xc2\xa0")  # of text and of what is none
 
+UNREADABLE = (  # what reading a damaged archive can end in
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, LookupError, ValueError, OSError, EOFError,
+    RuntimeError,
+)  # fmt: skip
+
 Edit = Callable[[random.Random, bytes, bytes], bytes]  # generator, the bytes, another file's bytes
 
 
 def place(rng: random.Random, data: bytes) -> int:
-    """An offset in ``data``: most often in its header."""
-    return rng.randrange(min(len(data), HEADER) if rng.random() < 0.6 else len(data))
+    """An offset in ``data``: at its start, where headers are, in its second half, or anywhere."""
+    how = rng.random()
+    if how < 0.4:
+        return rng.randrange(min(len(data), HEADER))
+    return rng.randrange(len(data) // 2 if how < 0.7 else 0, len(data))
 
 
 def flip_bits(rng: random.Random, data: bytes, other: bytes) -> bytes:
@@ -154,7 +164,7 @@ def set_member(rng: random.Random, data: bytes, other: bytes) -> bytes:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             members = [(entry.filename, entry.compress_type, archive.read(entry)) for entry in entries]
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, EOFError, RuntimeError):
+    except UNREADABLE:
         return lie_in_directory(rng, data, other)
     if not members:
         return data
