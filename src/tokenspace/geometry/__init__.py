@@ -2,11 +2,14 @@
 
 from tokenspace.geometry.analogy import analogy
 from tokenspace.geometry.analogy_questions import AnalogyScore, analogy_questions
+from tokenspace.geometry.clusters import Clusters, clusters
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.cosine import cosine, unit_rows
 from tokenspace.geometry.evaluation import table_sha256
+from tokenspace.geometry.kept import Kept, kept
 from tokenspace.geometry.nearest import Nearest, nearest
 from tokenspace.geometry.neighbors import Hit, neighbors
+from tokenspace.geometry.projection import Projection, pca, project, tsne, umap
 from tokenspace.geometry.relations import RelationsScore, relations
 from tokenspace.geometry.similarity import Similarity, similarity
 from tokenspace.geometry.transform import Transform, View
@@ -14,9 +17,12 @@ from tokenspace.geometry.word_pairs import PairsScore, word_pairs
 
 __all__ = [
     "AnalogyScore",
+    "Clusters",
     "Hit",
+    "Kept",
     "Nearest",
     "PairsScore",
+    "Projection",
     "RelationsScore",
     "Resolved",
     "Similarity",
@@ -24,13 +30,19 @@ __all__ = [
     "View",
     "analogy",
     "analogy_questions",
+    "clusters",
     "cosine",
+    "kept",
     "nearest",
     "neighbors",
+    "pca",
+    "project",
     "relations",
     "resolve",
     "similarity",
     "table_sha256",
+    "tsne",
+    "umap",
     "unit_rows",
     "word_pairs",
 ]

@@ -22,9 +22,9 @@ Method = Literal["3cosadd", "3cosmul"]
 
 def analogy(
     table: Table | View,
-    a: str,
-    b: str,
-    c: str,
+    a: str | int,
+    b: str | int,
+    c: str | int,
     k: int = 5,
     method: Method = "3cosadd",
     center: bool = False,
@@ -37,8 +37,8 @@ def analogy(
     each cosine shifted to 0 … 1 by (1 + cos) / 2, ε = 0.001 (Levy & Goldberg 2014, §6).
 
     ``center`` and ``remove`` are the switches of ``neighbors``: all cosines are then those of switched rows.
-    Each word must be one token, as the vocabulary or the tokenizer writes it: an offset between means of
-    pieces is another question. ``VocabError`` otherwise.
+    Each word must be one token, as the vocabulary or the tokenizer writes it, or an id: an offset between
+    means of pieces is another question. ``VocabError`` otherwise.
 
     >>> from tokenspace.vocab import Vocab
     >>> rows = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1]], np.float32)
@@ -67,7 +67,7 @@ def _shifted(unit: Float[Array, "N D"], vector: Float[Array, " D"]) -> Float[Arr
     return (1 + np.clip(dots(unit, vector), -1, 1)) / 2
 
 
-def one_token(view: View, word: str) -> tuple[Resolved, Float[Array, " D"]]:
+def one_token(view: View, word: str | int) -> tuple[Resolved, Float[Array, " D"]]:
     """``word`` and its vector under the view's switches; ``VocabError`` unless it is a single token."""
     found, vector = view.vector(word)
     if len(found.ids) != 1:

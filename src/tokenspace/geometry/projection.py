@@ -122,7 +122,7 @@ def pca(
     >>> projection.axes
     ('PC 1 (90.0 % of the variance)', 'PC 2 (10.0 % of the variance)')
     """
-    dims, seed = _dims(dims), _seed(seed)
+    dims, seed = _dims(dims), checked_seed(seed)
     view = seen(table, remove=remove)
     if min(view.table.weight.shape) < dims:
         raise ShapeError(
@@ -162,7 +162,7 @@ def tsne(
     found, exactly. ``iterations`` follow 250 of early exaggeration. It starts from the PCA, scaled down.
     ``MissingExtra`` without openTSNE; ``ShapeError`` if the table has too few rows for the perplexity.
     """
-    dims, seed, iterations = _dims(dims), _seed(seed), _positive("iterations", iterations)
+    dims, seed, iterations = _dims(dims), checked_seed(seed), _positive("iterations", iterations)
     view = seen(table, center, remove)
     room = (len(view.table) - 1) / 3
     if not 1 <= perplexity <= room:
@@ -173,7 +173,7 @@ def tsne(
     import openTSNE
     from openTSNE.nearest_neighbors import PrecomputedNeighbors
 
-    found, distances, space = _neighborhoods(view, int(3 * perplexity), _stage(progress, 0, 0.4))
+    found, distances, space = _neighborhoods(view, int(3 * perplexity), stage(progress, 0, 0.4))
     affinities = openTSNE.affinity.PerplexityBasedNN(
         perplexity=perplexity, knn_index=PrecomputedNeighbors(found, distances), n_jobs=1
     )
@@ -191,7 +191,7 @@ def tsne(
         (EARLY, 0, {"exaggeration": 12, "momentum": 0.5}),
         (iterations, EARLY, {"momentum": 0.8}),
     ):
-        report = _Iterations(_stage(progress, 0.4, 1.0), done, EARLY + iterations)
+        report = _Iterations(stage(progress, 0.4, 1.0), done, EARLY + iterations)
         embedding.optimize(
             count, inplace=True, verbose=False, callbacks=report, callbacks_every_iters=10, **how
         )
@@ -214,7 +214,7 @@ def umap(
     ``neighbors`` of each row, itself among them, are found and kept near; points lie about ``min_dist``
     apart or more. ``MissingExtra`` without umap-learn; ``ShapeError`` if the table has too few rows.
     """
-    dims, seed, count = _dims(dims), _seed(seed), _positive("neighbors", neighbors)
+    dims, seed, count = _dims(dims), checked_seed(seed), _positive("neighbors", neighbors)
     view = seen(table, center, remove)
     if not 2 <= count < len(view.table):
         raise ShapeError(f"neighbors must lie from 2 to {len(view.table) - 1:,}, found {count:,}")
@@ -223,7 +223,7 @@ def umap(
     _needed("umap")
     import umap as umap_learn
 
-    found, distances, space = _neighborhoods(view, count - 1, _stage(progress, 0, 0.5))
+    found, distances, space = _neighborhoods(view, count - 1, stage(progress, 0, 0.5))
     itself = np.arange(len(view.table))[:, None]
     start = pca(view, dims).coordinates
     with warnings.catch_warnings():
@@ -291,19 +291,21 @@ def _neighborly(
 class _Iterations:
     """What openTSNE calls every ten iterations."""
 
-    def __init__(self, progress: Progress | None, done: int, total: int):
+    def __init__(self, progress: Progress, done: int, total: int):
         self._progress, self._done, self._total = progress, done, total
 
     def __call__(self, iteration: int, error: float, embedding: Any) -> None:
-        if self._progress is not None:
-            self._progress(self._done + iteration, self._total)
+        self._progress(self._done + iteration, self._total)
 
 
-def _stage(progress: Progress | None, first: float, last: float) -> Progress | None:
+def stage(progress: Progress | None, first: float, last: float) -> Progress:
     """A part of the work, from ``first`` to ``last`` of it, told as steps of ``STEPS``."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(round(STEPS * (first + (last - first) * done / total)), STEPS)
+
+    def tell(done: int, total: int) -> None:
+        if progress is not None:
+            progress(round(STEPS * (first + (last - first) * done / total)), STEPS)
+
+    return tell
 
 
 def _needed(method: str) -> None:
@@ -319,7 +321,8 @@ def _dims(dims: SupportsIndex) -> int:
     return count
 
 
-def _seed(seed: SupportsIndex) -> int:
+def checked_seed(seed: SupportsIndex) -> int:
+    """``seed`` as NumPy, scikit-learn and openTSNE take it; ``ShapeError`` for what they don't."""
     number = _whole(seed)
     if not 0 <= number < 2**32:
         raise ShapeError(f"the seed must be a whole number from 0 to 2^32 - 1, found {seed!r}")

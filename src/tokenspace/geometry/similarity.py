@@ -25,9 +25,10 @@ class Similarity(NamedTuple):
 
 
 def similarity(
-    table: Table | View, a: str, b: str, center: bool = False, remove: SupportsIndex = 0
+    table: Table | View, a: str | int, b: str | int, center: bool = False, remove: SupportsIndex = 0
 ) -> Similarity:
-    """How near two words' vectors lie; a word that is no single token is composed (see ``resolve``).
+    """How near two words' vectors lie; a word that is no single token is composed (see ``resolve``);
+    an id is its row.
 
     ``center`` and ``remove`` are the switches of ``neighbors``.
 

@@ -1,0 +1,161 @@
+"""Groups of rows that lie together, each named by the tokens nearest to its center."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from tokenspace import __version__
+from tokenspace.errors import MissingExtra, ShapeError
+from tokenspace.geometry.cosine import unit_rows
+from tokenspace.geometry.projection import checked_seed
+from tokenspace.geometry.transform import Progress, View
+from tokenspace.shapes import Array, Float, Int
+from tokenspace.table import Table
+
+K = 14
+REMOVE = 0
+NEAREST = 8  # tokens that tell what a cluster holds; the first three name it
+PASSES = 100  # at most
+FITTED = 2**26  # numbers that k-means works on: 256 MB; of a larger table it sees a sample of the rows
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Which cluster each row belongs to, the largest first.
+
+    - ``labels``: (V,) int32; -1 for rows that no token names, and rows without a direction (all zeros)
+    - ``centers``: (K, D), each cluster's mean unit row, scaled to length 1
+    - ``sizes``: (K,); ``nearest``: (K, 8) ids of its rows nearest to its center, -1 where it has fewer
+    - ``names``: the first three of these tokens
+    - ``seed``, ``settings``, ``versions``: what makes the same clusters again
+    """
+
+    labels: Int[Array, " V"]
+    centers: Float[Array, "K D"]
+    sizes: Int[Array, " K"]
+    nearest: Int[Array, "K near"]
+    names: tuple[str, ...]
+    seed: int
+    settings: dict[str, Any]
+    versions: dict[str, str]
+
+
+def clusters(
+    table: Table,
+    k: SupportsIndex = K,
+    seed: SupportsIndex = 0,
+    center: bool = True,
+    remove: SupportsIndex = REMOVE,
+    progress: Progress | None = None,
+) -> Clusters:
+    """``k`` clusters of rows by direction: k-means (Lloyd 1982, begun by k-means++) on unit rows.
+
+    Rows are first switched as in ``neighbors``. One thread, so that the same seed and versions give the same
+    clusters on the same machine. Of a table of more than 2^26 numbers the centers are found from a sample of
+    rows, drawn by the seed, and every row goes to the nearest. ``ShapeError`` for more clusters than rows;
+    ``MissingExtra`` without scikit-learn.
+
+    >>> from tokenspace.vocab import Vocab
+    >>> rows = np.array([[1, 0.1], [0, 1], [1, 0], [0.1, 1], [1, 0]], np.float32)
+    >>> found = clusters(Table(rows, Vocab(["cat", "two", "dog", "one", "cow"])), k=2, center=False)
+    >>> found.labels, found.names
+    (array([0, 1, 0, 1, 0], dtype=int32), ('dog, cow, cat', 'one, two'))
+    """
+    count, seed = _count(k), checked_seed(seed)
+    view = View(table, center, remove)
+    usable = _usable(view)
+    if count > len(usable):
+        raise ShapeError(f"{count:,} clusters of {len(usable):,} rows that have a direction; ask for fewer")
+    rng = np.random.default_rng(seed)
+    room = max(FITTED // table.dim, count)
+    fitted = usable if len(usable) <= room else np.sort(rng.choice(usable, room, replace=False))
+    centers = _centers(view.units(fitted), count, seed)
+    labels, near = _assigned(view, usable, centers, progress)
+    order = np.argsort(-np.bincount(labels[usable], minlength=count), kind="stable")
+    order = order[np.isin(order, labels[usable])]  # fewer distinct rows than clusters leave some empty
+    place = np.full(count + 1, -1, np.int32)
+    place[order] = np.arange(len(order))
+    labels = place[labels]  # a label of -1 takes the last place, which is -1
+    nearest = _nearest(labels, near, len(order))
+    return Clusters(
+        labels=labels,
+        centers=unit_rows(centers[order]),
+        sizes=np.bincount(labels[usable]),
+        nearest=nearest,
+        names=tuple(", ".join(table.vocab[i] for i in ids[:3].tolist() if i >= 0) for ids in nearest),
+        seed=seed,
+        settings={"k": count, "center": view.center, "remove": view.remove, "rows": len(fitted)},
+        versions={
+            "tokenspace": __version__,
+            "numpy": np.__version__,
+            "scikit-learn": version("scikit-learn"),
+        },
+    )
+
+
+def _usable(view: View) -> Int[Array, " rows"]:
+    """The ids of the rows that a token names and that have a direction."""
+    usable = np.zeros(len(view.table), bool)
+    for start, rows in view.blocks():
+        usable[start : start + len(rows)] = rows.any(axis=1)
+    usable[view.table.vocab.placeholders()] = False
+    return np.flatnonzero(usable)
+
+
+def _centers(units: Float[Array, "N D"], k: int, seed: int) -> Float[Array, "K D"]:
+    try:
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        raise MissingExtra("clusters", "look") from None
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
+        means = KMeans(k, n_init=1, max_iter=PASSES, random_state=seed, copy_x=False).fit(units)
+    return means.cluster_centers_
+
+
+def _assigned(
+    view: View, usable: Int[Array, " rows"], centers: Float[Array, "K D"], progress: Progress | None
+) -> tuple[Int[Array, " V"], Float[Array, " V"]]:
+    """The nearest center of each row, -1 for those that have none, and the row's cosine with it."""
+    rows = len(view.table)
+    labels, near = np.full(rows, -1), np.full(rows, -np.inf, np.float32)
+    half_squares = np.einsum("kd,kd->k", centers, centers) / 2
+    lengths = np.sqrt(np.maximum(2 * half_squares, np.finfo(np.float32).tiny))
+    for start, units in view.unit_blocks():
+        products = units @ centers.T
+        found = (products - half_squares).argmax(axis=1)
+        labels[start : start + len(units)] = found
+        near[start : start + len(units)] = products[np.arange(len(units)), found] / lengths[found]
+        if progress is not None:
+            progress(start + len(units), rows)
+    without = np.ones(rows, bool)
+    without[usable] = False
+    labels[without] = -1
+    return labels, near
+
+
+def _nearest(labels: Int[Array, " V"], near: Float[Array, " V"], k: int) -> Int[Array, "K near"]:
+    nearest = np.full((k, NEAREST), -1, np.int32)
+    for label in range(k):
+        ids = np.flatnonzero(labels == label)
+        best = ids[np.lexsort((ids, -near[ids]))[:NEAREST]]
+        nearest[label, : len(best)] = best
+    return nearest
+
+
+def _count(k: SupportsIndex) -> int:
+    try:
+        count = -1 if isinstance(k, bool) else operator.index(k)
+    except TypeError:
+        count = -1
+    if count < 1:
+        raise ShapeError(f"k must be a whole number of clusters from 1 on, found {k!r}")
+    return count
