@@ -293,6 +293,14 @@ HUGE = 2**31 - 1
         ),
         ({"entries": struct.pack("<i", HUGE), "words": struct.pack("<i", HUGE)}, "entries can't lie in the"),
         ({"entries": struct.pack("<i", 9), "words": struct.pack("<i", 9)}, "entry 4 of 9"),
+        (
+            {"entries": struct.pack("<i", 0), "words": struct.pack("<i", 0)},
+            "0 entries of 0 words and 0 labels",
+        ),
+        (
+            {"entries": struct.pack("<i", 2), "labels": struct.pack("<i", -1)},
+            "2 entries of 3 words and -1 labels",
+        ),
         ({"word 0": b"</s>"}, "is of type"),
         ({"word 2": b"a" * 65_537 + b"\0"}, "has count 3 and 65,537 bytes"),
         ({"word 1": b"a" * 3_000_000}, "entry 2 of 3 has no end, or more than 65,536 bytes"),
