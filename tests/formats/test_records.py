@@ -3,6 +3,7 @@
 import gzip
 import io
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -114,3 +115,21 @@ def test_the_matrix_and_one_buffer_are_all_the_memory(packed, rng, write):
     tracemalloc.stop()
     assert np.array_equal(table.weight, weight)
     assert peak < (1.125 if packed else 1) * weight.nbytes + (5 << 20)
+
+
+def test_an_archives_directory_is_not_believed(tmp_path):
+    """It says that the member has 2 GB; there are some 70 bytes."""
+    content = file_of(b"\n").replace(b"3 2\n", b"200000000 2\n")
+    with zipfile.ZipFile(tmp_path / "t.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("t.bin", content)
+    packed = (tmp_path / "t.zip").read_bytes()
+    size = len(content).to_bytes(4, "little")
+    directory = packed.rindex(b"PK\1\2")
+    lying = packed[:directory] + packed[directory:].replace(size, (2_000_000_000).to_bytes(4, "little"))
+    (tmp_path / "t.zip").write_bytes(lying)
+    tracemalloc.start()
+    with pytest.raises(TableFormatError):
+        word2vec.load(tmp_path / "t.zip" / "t.bin")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20

@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
                     found.dim,
                     found.end,
                     errors,
-                    believed=source.size is not None,
+                    believed=not source.packed,  # an archive's directory may say anything
                     whole=rows != limit,
                 )
                 return table_read(path, BINARY, weight, tokens)
