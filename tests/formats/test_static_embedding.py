@@ -146,6 +146,7 @@ def test_a_table_of_words_comes_back(words, tmp_path, dtype):
 
 def test_a_table_with_a_tokenizer_keeps_it(trained, tmp_path):
     save(trained, tmp_path / "out")
+    assert load_file(tmp_path / "out" / "model.safetensors").keys() == {"embeddings"}
     back = load(tmp_path / "out")
     assert back.tokenizer.to_json() == trained.tokenizer.to_json()
     assert back.vocab == trained.vocab
@@ -158,6 +159,7 @@ def test_rows_past_the_tokenizer_s_keep_their_places(trained, tmp_path):
     save(table, tmp_path / "out")
     back = load(tmp_path / "out")
     assert back.vocab == table.vocab
+    assert load_file(tmp_path / "out" / "model.safetensors").keys() == {"embeddings", "mapping"}
     assert isinstance(back.weight, np.memmap)  # the mapping sends each to itself
     assert np.array_equal(back.weight, table.weight)
 
