@@ -1,4 +1,4 @@
-"""One browser and one server for each table, for the whole session; every page is watched while it is used."""
+"""One browser, and one server for each table, a session; each page is watched while it is used."""
 
 import contextlib
 import json
@@ -6,6 +6,7 @@ import os
 import shutil
 from urllib.parse import urlencode, urlsplit
 
+import numpy as np
 import pytest
 
 import tokenspace as ts
@@ -58,6 +59,15 @@ def minilm_site(minilm_folder):
     explorer = Explorer.open(minilm_folder)
     with serving(explorer) as url:
         yield Site(url, explorer.table, Pipeline.open(minilm_folder))
+
+
+@pytest.fixture(scope="session")
+def small_site(builtin_site):
+    """2,000 rows of the built-in table: drawn in no time, for what doesn't hang on how many there are."""
+    whole = builtin_site.table
+    table = ts.Table(whole.lookup(range(2_000)), whole.vocab.take(np.arange(2_000)))
+    with serving(Explorer(table)) as url:
+        yield Site(url, table)
 
 
 @pytest.fixture(scope="session")
@@ -165,10 +175,8 @@ class Watch:
     def begin(self, url):
         """From now on the page is one of ``url``'s."""
         self.wrong = []
-        self.hosts = {
-            urlsplit(url).netloc,
-            urlsplit(self.page.url).netloc,
-        }  # the last page may still be asking
+        # The page before may still be asking.
+        self.hosts = {urlsplit(url).netloc, urlsplit(self.page.url).netloc}
 
     def _request(self, request):
         if urlsplit(request.url).netloc not in self.hosts and not request.url.startswith(("data:", "blob:")):

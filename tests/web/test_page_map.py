@@ -66,7 +66,10 @@ def test_a_token_found_is_flown_to_with_its_neighbors(visit, site):
     assert f"id={king}" in page.url
     at = pca(site.table).coordinates
     page.wait_for_function(
-        "(x) => Math.abs(document.querySelector('.map-plot')._fullLayout.xaxis.range.reduce((a, b) => a + b) / 2 - x) < 1e-3",
+        """(x) => {
+            const [left, right] = document.querySelector(".map-plot")._fullLayout.xaxis.range;
+            return Math.abs((left + right) / 2 - x) < 1e-3;
+        }""",
         arg=float(at[king, 0]),
     )
     lines = page.evaluate(
@@ -76,12 +79,12 @@ def test_a_token_found_is_flown_to_with_its_neighbors(visit, site):
     assert lines == [None if x is None else pytest.approx(float(x), abs=1e-5) for x in expected]
 
 
-def test_a_point_tells_its_token_and_is_chosen_by_a_click(visit, builtin_site):
-    king = builtin_site.table.vocab.id("king")
-    page = open_map(visit, builtin_site, id=king)
+def test_a_point_tells_its_token_and_is_chosen_by_a_click(visit, small_site):
+    king = small_site.table.vocab.id("king")
+    page = open_map(visit, small_site, id=king)
     chosen(page, "king")
-    at = pca(builtin_site.table).coordinates
-    best = geometry.neighbors(builtin_site.table, "king", k=1)[0]
+    at = pca(small_site.table).coordinates
+    best = geometry.neighbors(small_site.table, "king", k=1)[0]
     for _ in range(8):  # nearer, until it is the only point under the pointer
         page.get_by_role("button", name="Zoom in").click()
     page.wait_for_timeout(300)
@@ -99,9 +102,9 @@ def test_a_point_tells_its_token_and_is_chosen_by_a_click(visit, builtin_site):
     chosen(page, "king")
 
 
-def test_colors_by_length_and_cluster(visit, builtin_site):
-    page = open_map(visit, builtin_site, color="norm")
-    lengths = np.sort(np.linalg.norm(builtin_site.table.lookup(range(len(builtin_site.table))), axis=1))
+def test_colors_by_length_and_cluster(visit, small_site):
+    page = open_map(visit, small_site, color="norm")
+    lengths = np.sort(np.linalg.norm(small_site.table.lookup(range(len(small_site.table))), axis=1))
     low, high = (number(text) for text in page.locator("#map .amount-ends span").all_inner_texts())
     last = len(lengths) - 1
     assert (low, high) == tuple(
@@ -110,7 +113,7 @@ def test_colors_by_length_and_cluster(visit, builtin_site):
     page.get_by_label("Color").select_option("cluster")
     page.wait_for_selector("#map .swatches")
     sizes = [number(text) for text in page.locator("#map .swatches .number").all_inner_texts()]
-    assert sum(sizes) == len(builtin_site.table)
+    assert sum(sizes) == len(small_site.table)
     assert sizes[:40] == sorted(sizes[:40], reverse=True)
     page.locator("#map .swatches button").first.click()  # alone
     page.wait_for_function(f"({POINTS})().reduce((n, trace) => n + trace[0].length, 0) === {int(sizes[0])}")
@@ -119,10 +122,10 @@ def test_colors_by_length_and_cluster(visit, builtin_site):
     page.wait_for_selector("#map .amount")
 
 
-def test_a_lasso_lists_what_it_holds(visit, builtin_site):
-    page = open_map(visit, builtin_site)
+def test_a_lasso_lists_what_it_holds(visit, small_site):
+    page = open_map(visit, small_site)
     page.get_by_role("button", name="Drag draws a lasso").click()
-    at = pca(builtin_site.table).coordinates
+    at = pca(small_site.table).coordinates
     box = page.locator(".map-plot .nsewdrag").bounding_box()
     left, right, top, bottom = box["x"] + 200, box["x"] + 420, box["y"] + 200, box["y"] + 330
     page.mouse.move(left, top)
@@ -131,12 +134,8 @@ def test_a_lasso_lists_what_it_holds(visit, builtin_site):
         page.mouse.move(x, y, steps=4)
     page.mouse.up()
     page.wait_for_selector("#map h3:text-is('Lasso')")
-    found = number(
-        page.locator("#map .map-side p:has-text('token')")
-        .last.inner_text()
-        .split(",  ")[0]
-        .split(" token")[0]
-    )
+    told = page.locator("#map .map-side h3:text-is('Lasso') + p").inner_text()
+    found = number(told.split(" token")[0])
     inside = page.evaluate(
         """([left, right, top, bottom]) => {
             const { xaxis, yaxis } = document.querySelector(".map-plot")._fullLayout;
@@ -148,22 +147,22 @@ def test_a_lasso_lists_what_it_holds(visit, builtin_site):
         [left, right, top, bottom],
     )
     within = (at[:, 0] > inside[0]) & (at[:, 0] < inside[1]) & (at[:, 1] > inside[2]) & (at[:, 1] < inside[3])
-    assert found == pytest.approx(within.sum(), rel=0.02)
+    assert found == pytest.approx(within.sum(), rel=0.05)
     names = page.locator("#map .map-side .hits .token").all_inner_texts()
-    assert set(names) <= set(builtin_site.table.vocab)
+    assert set(names) <= set(small_site.table.vocab)
     assert 0 < len(names) <= 300
 
 
-def test_three_dimensions(visit, builtin_site):
-    page = open_map(visit, builtin_site, dims=3, id=builtin_site.table.vocab.id("king"))
+def test_three_dimensions(visit, small_site):
+    page = open_map(visit, small_site, dims=3, id=small_site.table.vocab.id("king"))
     chosen(page, "king")
     traces = page.evaluate(POINTS)
     assert {len(trace) for trace in traces} == {3}
     assert page.get_by_role("button", name="Drag draws a lasso").is_disabled()
 
 
-def test_a_map_that_takes_long_shows_how_far_it_is(visit, builtin_site):
-    page = visit(builtin_site, fresh=True, view="walk")
+def test_a_map_that_takes_long_shows_how_far_it_is(visit, small_site):
+    page = visit(small_site, fresh=True, view="walk")
     answers = iter([{"running": True, "fraction": 0.25}, {"running": True, "fraction": 0.5}])
 
     def slow(route):
@@ -181,7 +180,7 @@ def test_a_map_that_takes_long_shows_how_far_it_is(visit, builtin_site):
     page.wait_for_selector("#map progress", state="detached")
 
 
-def test_the_map_fits_a_phone(visit, builtin_site):
-    page = visit(builtin_site, PHONE, view="map", color="norm")
+def test_the_map_fits_a_phone(visit, small_site):
+    page = visit(small_site, PHONE, view="map", color="norm")
     page.wait_for_function(READY)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

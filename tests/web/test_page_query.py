@@ -15,7 +15,8 @@ SWITCHES = [{}, {"center": True}, {"center": True, "remove": 2}]
 def columns(page):
     """The hits of each column as (token, score), once all are there."""
     page.wait_for_function(
-        "document.querySelectorAll('#query .column .hits').length === 3 && !document.querySelector('.expected')"
+        """() => document.querySelectorAll("#query .column .hits").length === 3
+            && !document.querySelector(".expected")"""
     )
     return page.evaluate(
         """() => [...document.querySelectorAll("#query .column")].map((column) =>
@@ -88,7 +89,10 @@ def test_an_analogy_is_arithmetic_with_two_arrows(visit, site):
 def test_similarity_by_three_measures(visit, site):
     page = visit(site, view="query", ask="similarity", a="king", b="queen")
     page.wait_for_function(
-        "document.querySelector('#query .measures') && !document.querySelector('#query .measures').innerText.includes('…')"
+        """() => {
+            const table = document.querySelector("#query .measures");
+            return table && !table.innerText.includes("…");
+        }"""
     )
     shown = [row.locator("td").all_inner_texts() for row in page.locator("#query .measures tbody tr").all()]
     answers = [geometry.similarity(site.table, "king", "queen", **switch) for switch in SWITCHES]

@@ -60,7 +60,7 @@ def test_a_repeated_token_picks_one_row_with_two_lines(visit, site, walked):
 
 
 def test_every_sum_is_what_stands_above_it(visit, site, walked):
-    pipeline, walk = walked
+    _, walk = walked
     page = visit(site, view="walk", text=TEXT, step="position")
     shown = shown_rows(page)
     before = walk.steps["scaled"] if "scaled" in walk.steps else walk.steps["lookup"]
@@ -171,7 +171,8 @@ def test_arrow_keys_walk_the_numbers_from_cell_to_cell(visit, builtin_site):
         page.keyboard.press(key)
     word = builtin_site.table.lookup([builtin_site.table.vocab.find("king").id])[0]
     readout = page.locator("#walk .readout").inner_text()
-    assert readout.startswith("king, row") and "dimension 20:" in readout
+    assert readout.startswith("king, row")
+    assert "dimension 20:" in readout
     assert numbers(readout)[-1] == pytest.approx(float(word[20]), rel=1e-6)
     assert page.locator("#walk h2").inner_text() == "rows"
 
@@ -213,7 +214,8 @@ def test_the_page_fits_and_names_its_controls(visit, minilm_site, viewport, view
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     unnamed = page.evaluate(
         """() => [...document.querySelectorAll("input, select, button")]
-            .filter((one) => !one.labels?.length && !one.ariaLabel && !one.innerText?.trim() && one.offsetParent)
+            .filter((one) => one.offsetParent)
+            .filter((one) => !one.labels?.length && !one.ariaLabel && !one.innerText?.trim())
             .map((one) => one.outerHTML)"""
     )
     assert unnamed == []

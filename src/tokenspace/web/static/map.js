@@ -23,6 +23,7 @@ export class MapView {
     this.askTokens = tokens;
     this.answers = new Map(); // question -> answer: a coloring that was fetched comes back at once
     this.only = null;
+    this.chosenId = null;
     this.lasso = [];
     this.search = new TokenField({ label: "Find a token", placeholder: "type to complete", onpick: ({ id }) => setState({ id }) });
     this.methods = Object.entries(METHODS).filter(([method]) => table.methods?.[method]);
@@ -80,10 +81,15 @@ export class MapView {
       onclick: (id) => setState({ id }),
       onlasso: (ids) => this.#lassoed(ids),
     });
+    const id = await this.#choose(now.id === undefined ? null : Number(now.id), signal);
+    if (signal.aborted) return;
     if (map !== this.map || coloring !== this.coloring) await this.#redraw(map, coloring);
+    else if (id !== this.chosenId) await this.plot.redraw();
     else this.plot.resize();
     this.#say("");
-    await this.#choose(now.id === undefined ? null : Number(now.id), signal);
+    const flies = id !== null && id !== this.chosenId;
+    this.chosenId = id;
+    if (flies) await this.plot.fly(id, this.neighbors);
   }
 
   async #redraw(map, coloring) {
@@ -118,23 +124,22 @@ export class MapView {
       .map(([group]) => ({ id: middlePoint(group.ids, this.points), text: brief(group.name, 28) }));
   }
 
+  /** Mark a token and list its neighbors. @returns {Promise<?number>} its id, if it is one */
   async #choose(id, signal) {
     const tokens = this.all.tokens;
     if (id === null || !(id >= 0 && id < tokens.length)) {
-      this.chosenId = null;
       fill(this.sides.chosen);
-      await this.plot.mark(null);
-      return;
+      this.plot.mark(null);
+      return null;
     }
     const { hits } = await this.#answer("neighbors", { id, k: NEIGHBORS, metric: "cosine", center: 0, remove: 0 }, signal);
-    if (signal.aborted) return;
-    const flies = this.chosenId !== id;
-    this.chosenId = id;
+    if (signal.aborted) return id;
     this.search.set(tokens[id], id);
     const kind = this.table.kinds[this.all.kind[id]];
     fill(this.sides.chosen, chosen({ token: tokens[id], id, kind, norm: this.all.norm[id], hits }, (next) => setState({ id: next }), () => setState({ id: null })));
-    await this.plot.mark({ id, text: tokens[id], neighbors: hits.map((hit) => ({ id: hit.id, text: hit.token })) });
-    if (flies) await this.plot.fly(id, hits.map((hit) => hit.id));
+    this.neighbors = hits.map((hit) => hit.id);
+    this.plot.mark({ id, text: tokens[id], neighbors: hits.map((hit) => ({ id: hit.id, text: hit.token })) });
+    return id;
   }
 
   async #coloring(now, where, tokens, signal) {

@@ -51,9 +51,13 @@ export class Plot {
     this.#listen();
   }
 
-  /** Mark a token, with lines to its neighbors; null marks none. @param {?{id: number, text: string, neighbors: {id: number, text: string}[]}} marked */
-  async mark(marked) {
+  /** Mark a token with lines to its neighbors, when next drawn; null marks none. @param {?{id: number, text: string, neighbors: {id: number, text: string}[]}} marked */
+  mark(marked) {
     this.marked = marked;
+  }
+
+  /** Draw the marks alone anew. */
+  async redraw() {
     await this.#react();
   }
 
@@ -132,7 +136,9 @@ export class Plot {
   }
 
   #react() {
-    const traces = [...this.traces, ...this.#overlay()];
+    const overlay = this.#overlay();
+    this.written = overlay.at(-1).x; // the labels' places
+    const traces = [...this.traces, ...overlay];
     return this.plotly.react(this.node, traces, this.#layout(), { displayModeBar: false, scrollZoom: true, responsive: true, doubleClick: "reset" });
   }
 
@@ -212,8 +218,14 @@ export class Plot {
     this.node.on("plotly_relayout", () => {
       if (this.flying || !this.flat) return;
       clearTimeout(timer);
-      timer = setTimeout(() => this.#react(), 120); // other labels have room now
+      timer = setTimeout(() => this.#relabel(), 120);
     });
+  }
+
+  /** Other labels may have room at another scale; where none do there is nothing to draw. */
+  #relabel() {
+    const written = this.#overlay().at(-1).x;
+    if (String(written) !== String(this.written)) this.#react();
   }
 
   async #move(to, y) {
