@@ -112,7 +112,7 @@ class Hub:
             return 404, b"{}", {"X-Error-Code": "RevisionNotFound"}
         if file is None:
             about = {"id": name, "sha": COMMIT, "siblings": [{"rfilename": each} for each in found]}
-            return 200, as_json(about), {}
+            return 200, as_json(about), {"X-HF-Warning": "Topic; what a hub may say besides"}
         if file not in found or found[file] is None:
             return 404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}
         etag = hashlib.sha1(found[file]).hexdigest()
