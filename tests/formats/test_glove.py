@@ -40,6 +40,13 @@ def test_tokens_may_hold_spaces_wherever_they_stand(write):
     assert table.weight[3].tolist() == [8, 9]
 
 
+@pytest.mark.parametrize("tail", [b"\n", b"\n\n", b" \r\n\n  \n", b"\n" * 300_000])
+def test_blank_lines_at_the_end_are_no_rows_and_elsewhere_are_none(tail, write):
+    assert list(glove.load(write("t", b"a 1 2\nb 3 4" + tail)).vocab) == ["a", "b"]
+    with pytest.raises(TableFormatError, match=r"line [23] .*: a token and 0 numbers, where 2 are needed"):
+        glove.load(write("t", b"a 1 2\nb 3 4\n" + tail + b"c 5 6\n"), limit=4)
+
+
 def test_integers_alone_on_a_line_are_a_row_of_width_1(write):
     table = glove.load(write("t", b"5 3\n7 4"))
     assert (list(table.vocab), table.weight[:, 0].tolist()) == (["5", "7"], [3, 4])

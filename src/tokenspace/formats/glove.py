@@ -60,8 +60,8 @@ def _first_lines(file: io.BufferedReader, most: int) -> list[bytes]:
 
 
 def _width(lines: list[bytes]) -> int:
-    """The numbers that most of the lines end in; of equally many, the first line's."""
-    counts = Counter(map(text_rows.width, lines))
+    """The numbers that most of the lines end in, blank ones aside; of equally many, the first line's."""
+    counts = Counter(text_rows.width(line) for line in lines if line.strip())
     return counts.most_common(1)[0][0] if counts else 0
 
 
