@@ -83,6 +83,17 @@ def test_lines_that_cross_blocks(block, end, write, monkeypatch):
         assert table.weight.tolist() == [[i + 0.5, -i - 0.25] for i in range(60)]
 
 
+@pytest.mark.parametrize("block", [1, 50, 1 << 18])
+@pytest.mark.parametrize(
+    ("bad", "why"), [(b"b 1\n", "a token and 1 number"), (b"\xff 1 2\n", "the token b'.xff' is")]
+)
+def test_places_are_counted_through_all_blocks(block, bad, why, write, monkeypatch):
+    monkeypatch.setattr(lines, "_BLOCK", block)
+    content = b"a 1 2\n" * 200 + bad + b"c 1 2\n"
+    with pytest.raises(TableFormatError, match=rf"line 201 \(byte 1,200\): {why}"):
+        glove.load(write("t", content))
+
+
 @pytest.mark.parametrize("load", [word2vec.load, glove.load])
 def test_only_plain_lines_are_read_at_once_and_all_of_them(load, write, monkeypatch):
     """The quick way is taken: no plain line goes through ``split``."""
