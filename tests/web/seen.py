@@ -1,6 +1,7 @@
 """What a browser shows of numbers, read back."""
 
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 MINUS = "\u2212"
 
@@ -19,7 +20,7 @@ def number(text):
 
 def written(x, digits=3):
     """``x`` as the page writes it: with a real minus sign, and never a negative zero."""
-    text = f"{x:.{digits}f}"
+    text = str(Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))  # ties away from 0, as in JS
     return (text.lstrip("-") if float(text) == 0 else text).replace("-", MINUS)
 
 

@@ -57,14 +57,14 @@ def test_a_neighbor_leads_to_its_own_and_back(visit, builtin_site):
     page = visit(builtin_site, view="query", ask="neighbors", q="king")
     first = columns(page)
     page.locator("#query .hits button").first.click()
-    page.wait_for_function("!document.querySelector('#query .status').innerText.includes('of king')")
-    second = columns(page)
     best = geometry.neighbors(builtin_site.table, "king", k=1)[0]
+    page.wait_for_selector(f"#query .status:has-text('of {best.token}')")
+    second = columns(page)
     assert second[0] == as_shown(geometry.neighbors(builtin_site.table, best.token))
     page.reload()
     assert columns(page) == second
     page.go_back()
-    page.wait_for_function("document.querySelector('#query .status').innerText.includes('of king')")
+    page.wait_for_selector("#query .status:has-text('of king')")
     assert columns(page) == first
 
 

@@ -7,7 +7,7 @@ import { HeatMap } from "./query_rows.js";
 import { readWords, rowsAsked, setWords, typedWords } from "./query_similarity.js";
 import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
-import { columnNodes, columns, hitList, neighborLink } from "./switches.js";
+import { answersUnder, columnNodes, columns, hitList, neighborLink } from "./switches.js";
 
 const FIRST = { a: "man", b: "king", c: "woman" };
 const WIDTH = 340;
@@ -38,7 +38,7 @@ export class AnalogyQuery {
 
   async answer(asked, { k, method, remove }, now) {
     const settings = columns(remove);
-    const answers = settings.map(({ params }) => this.ask("analogy", { ...asked, k, method, ...params }));
+    const answers = answersUnder(settings, (params) => this.ask("analogy", { ...asked, k, method, ...params }));
     const raw = await answers[0];
     setWords(this.words, raw.words, asked);
     const known = new Set(raw.hits.map((hit) => hit.id));

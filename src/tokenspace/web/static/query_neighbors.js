@@ -6,7 +6,7 @@ import { fixed, plural } from "./numbers.js";
 import { HeatMap } from "./query_rows.js";
 import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
-import { columnNodes, columns, hitList, neighborLink } from "./switches.js";
+import { answersUnder, columnNodes, columns, hitList, neighborLink } from "./switches.js";
 
 const FIRST = "king";
 const HEAT_ROWS = 5; // hits drawn under the lists
@@ -35,7 +35,7 @@ export class NeighborsQuery {
   async answer(asked, { k, metric, remove }, now) {
     if (asked.q !== undefined) this.word.set(asked.q);
     const settings = columns(remove);
-    const answers = settings.map(({ params }) => this.ask("neighbors", { ...asked, k, metric, ...params }));
+    const answers = answersUnder(settings, (params) => this.ask("neighbors", { ...asked, k, metric, ...params }));
     const { query, hits } = await answers[0];
     if (asked.id !== undefined) this.word.set(query.word ?? query.tokens[0], Number(asked.id));
     const known = new Set(hits.map((hit) => hit.id));

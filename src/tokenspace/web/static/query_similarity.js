@@ -7,7 +7,7 @@ import { composed } from "./query_neighbors.js";
 import { HeatMap } from "./query_rows.js";
 import { brief } from "./shown.js";
 import { setState } from "./state.js";
-import { columns } from "./switches.js";
+import { answersUnder, columns } from "./switches.js";
 
 const FIRST = { a: "king", b: "queen" };
 const MEASURES = [
@@ -36,7 +36,7 @@ export class SimilarityQuery {
 
   async answer(asked, { remove }, now) {
     const settings = columns(remove);
-    const answers = settings.map(({ params }) => this.ask("similarity", { ...asked, ...params }));
+    const answers = answersUnder(settings, (params) => this.ask("similarity", { ...asked, ...params }));
     const { a, b, cosine } = await answers[0];
     setWords(this.words, { a, b }, asked);
     const head = el("tr", {}, el("td", {}), settings.map((column) => el("th", { scope: "col" }, column.name)));

@@ -107,7 +107,7 @@ export class Rows {
       const classes = [line.role ?? "plain", line.first ? "first" : ""].join(" ");
       const cells = dims.map((d) => this.#cell(line, r, d));
       const mark = line.mark && el("small", { class: "mark" }, line.mark);
-      return el("tr", { class: classes }, el("th", { scope: "row" }, line.label.cloneNode(true), mark), cells);
+      return el("tr", { class: classes }, el("th", { scope: "row" }, line.label.cloneNode(true), mark && [" ", mark]), cells);
     });
     fill(this.table, el("thead", {}, head), el("tbody", {}, body));
     this.table.querySelector("td.cell")?.setAttribute("tabindex", "0");

@@ -19,6 +19,19 @@ export function columns(remove) {
 }
 
 /**
+ * One answer for each switch, asked for at once. The first one's refusal is the query's; the others' are told in
+ * their columns, or not at all where the first one failed too.
+ *
+ * @param {{params: Object}[]} settings
+ * @param {(params: Object) => Promise<any>} ask
+ */
+export function answersUnder(settings, ask) {
+  const answers = settings.map(({ params }) => ask(params));
+  for (const answer of answers) answer.catch(() => {});
+  return answers;
+}
+
+/**
  * The columns: each switch, and under it its answer as soon as it is there. The first time a table is centered or
  * freed of directions it is read whole, which nobody should wait for who asks what the rows say as they are.
  *
