@@ -20,7 +20,7 @@ table_option = click.option(
     default="wordnet",
     metavar="TABLE",
     show_default=True,
-    help="A table's file, a checkpoint's folder, or a built-in table's name.",
+    help="A table's file, a model's folder, hf:org/name, or a built-in table's name.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
 k_option = click.option(

@@ -22,6 +22,10 @@ LONGEST_TOKEN = 1 << 16  # bytes; in word2vec's and GloVe's files more are damag
 _SHOWN = 40  # characters
 _TOKENS_AT_ONCE = 1 << 16
 _BASE = 0x9E3779B97F4A7C15  # odd, so that no power of it loses bits
+MENDED = (  # what to do about a token that is no UTF-8
+    "load(path, errors='replace') or convert --errors replace reads it with U+FFFD, 'surrogateescape' keeps "
+    "its bytes"
+)
 READ_FROM = "read_from"  # the one key of provenance that reading such a file gives
 
 
@@ -89,8 +93,7 @@ def decoded(token: bytes, errors: Errors, path: Path, place: str, offset: int) -
         return token.decode("utf-8", errors)
     except UnicodeDecodeError:
         raise TableFormatError(
-            f"{path}, {place} (byte {offset:,}): the token {token!r} is not UTF-8; load(path, "
-            "errors='replace') reads it with U+FFFD, errors='surrogateescape' keeps its bytes"
+            f"{path}, {place} (byte {offset:,}): the token {token!r} is not UTF-8; {MENDED}"
         ) from None
 
 

@@ -156,8 +156,8 @@ def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Vocab:
     except UnicodeDecodeError as error:
         line = int(np.searchsorted(ends, error.start))
         raise TableFormatError(
-            f"{path}, line {line + 1:,} (byte {error.start:,}): its token is not UTF-8; errors='replace' "
-            "reads it with U+FFFD, errors='surrogateescape' keeps its bytes"
+            f"{path}, line {line + 1:,} (byte {error.start:,}): its token is not UTF-8; "
+            "load(path, errors='replace') reads it with U+FFFD, 'surrogateescape' keeps its bytes"
         ) from None
     tokens = [token.removesuffix("\r") for token in tokens]
     return Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
