@@ -121,7 +121,7 @@ def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tup
             "its tokenizer"
         )
     data, offsets, places = found
-    count = header.metadata[TOKENS].count
+    count = header.metadata[TOKENS].length
     if count > all_rows:
         raise header.damaged(
             header.metadata[TOKENS].start,

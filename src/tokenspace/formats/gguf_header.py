@@ -33,7 +33,7 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT, ALIGNMENT_KEY = 32, "general.alignment"
 STRING, ARRAY, UINT32, INT32 = 8, 9, 4, 5
-NUMBERS = {
+NUMBERS: dict[int, np.dtype] = {
     0: np.dtype("u1"),
     1: np.dtype("i1"),
     2: np.dtype("<u2"),
@@ -101,14 +101,14 @@ TYPES = {  # ggml.h's enum ggml_type, with the block structures of ggml-common.h
 
 class Value(NamedTuple):
     """A metadata value's place: bytes ``start`` to ``end``. ``starts`` are where an array's strings begin,
-    each after its length; ``items`` is the kind of an array's ``count`` items.
+    each after its length; ``items`` is the kind of an array's ``length`` items.
     """
 
     kind: int
     start: int
     end: int
     items: int = STRING
-    count: int = 0
+    length: int = 0
     starts: array[int] | None = None
 
 
@@ -131,7 +131,7 @@ class Header:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.content = source.content()
-        self._view = memoryview(self.content)
+        self._view = self.content.data
         self.metadata: dict[str, Value] = {}
         self.tensors: dict[str, Tensor] = {}
         try:

@@ -120,7 +120,8 @@ def _sharded(names: Collection[str], index: str, read: Read, repository: str) ->
         return _folder([*_tokenizer(names), *_there(wanted, names, index, repository)], read)
     bearing = {where[name] for name in bearing_family_names(where)}
     if len(bearing) == 1:
-        return table_file(names, *_there(bearing, names, index, repository), read)
+        (shard,) = _there(bearing, names, index, repository)
+        return table_file(names, shard, read)
     shards = sorted(set(where.values()))
     raise CheckpointError(
         f"{repository}: its model type is not a known family, and {len(shards)} files hold its tensors; name "
