@@ -7,23 +7,34 @@ import pytest
 import tokenspace as ts
 from tokenspace import geometry
 from tokenspace.errors import ShapeError, TokenIdError, VocabError
+from tokenspace.geometry.kept import kept
+from tokenspace.geometry.projection import project
 from tokenspace.plots import Heatmap, Norms
+from tokenspace.plots.arrows import Arrows
 from tokenspace.plots.norms import KINDS
 from tokenspace.web.answers import as_json, unpacked
 from tokenspace.web.explorer import Explorer
 from tokenspace.web.jobs import Running
+from tokenspace.web.views import Views
 
 from . import hostile
 
 
 @pytest.fixture(scope="module")
-def wordnet():
-    return ts.load("wordnet")
+def built_in():
+    return Explorer.open("wordnet")
+
+
+@pytest.fixture(scope="module")
+def wordnet(built_in):
+    """The first rows of the built-in table, which are its most frequent words."""
+    ids = np.arange(4_000)
+    return ts.Table(built_in.table.weight[ids], built_in.table.vocab.take(ids))
 
 
 @pytest.fixture(scope="module")
 def explorer(wordnet):
-    return Explorer(wordnet, name="wordnet")
+    return Explorer(wordnet)
 
 
 @pytest.fixture
@@ -41,8 +52,8 @@ def finished(ask):
     raise AssertionError("the answer never came")
 
 
-def test_facts(explorer):
-    facts = explorer.facts()
+def test_facts(built_in):
+    facts = built_in.facts()
     assert (facts["name"], facts["rows"], facts["dim"], facts["dtype"]) == ("wordnet", 33_003, 100, "float16")
     assert (facts["recipe"], facts["pairs"], facts["walk"]) == ("original", False, None)
     assert [recipe["name"] for recipe in facts["recipes"]] == ["original", "bert", "gpt2", "llama"]
@@ -125,10 +136,10 @@ def test_the_heat_map_is_the_librarys(explorer, wordnet):
     assert np.float32(answer["limit"]) == np.float32(drawn.limit)
 
 
-def test_completion(explorer, wordnet):
-    found = explorer.complete("kin", n=3)["tokens"]
+def test_completion(built_in):
+    found = built_in.complete("kin", n=3)["tokens"]
     assert [each["token"] for each in found] == ["kin", "king", "kind"]
-    assert all(wordnet.vocab[each["id"]] == each["token"] for each in found)
+    assert all(built_in.table.vocab[each["id"]] == each["token"] for each in found)
 
 
 @pytest.mark.parametrize("i", range(17))
@@ -178,7 +189,7 @@ def test_limits(odd):
 
 def test_the_map_is_the_librarys(odd):
     answer = finished(lambda: odd.map("pca", 3, seed=4))
-    made = geometry.projection.project(odd.table, "pca", 3, 4)
+    made = project(odd.table, "pca", 3, 4)
     points = np.stack([unpacked(axis) for axis in answer["points"]], axis=1)
     np.testing.assert_array_equal(points, made.coordinates)
     assert answer["axes"] == list(made.axes)
@@ -200,3 +211,64 @@ def test_many_threads_at_once_get_the_same(odd):
     for thread in threads:
         thread.join()
     assert found == [expected] * 8
+
+
+@pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])
+@pytest.mark.parametrize(
+    "switches", [{}, {"center": True}, {"remove": 2}], ids=["raw", "centered", "removed"]
+)
+def test_analogies_are_the_librarys(explorer, wordnet, method, switches):
+    man = wordnet.vocab.id("man")
+    answer = explorer.analogy(man, "king", "woman", 3, method, **switches)
+    hits = geometry.analogy(wordnet, "man", "king", "woman", 3, method, **switches)
+    assert [(hit["id"], np.float32(hit["score"])) for hit in answer["hits"]] == [
+        (hit.id, np.float32(hit.score)) for hit in hits
+    ]
+    assert answer["words"]["a"] == {"token": "man", "id": man}
+    drawn = Arrows.of(wordnet, "man", "king", "woman", method, **switches)
+    for name, point in zip(("a", "b", "c", "d", "target"), drawn.points, strict=True):
+        np.testing.assert_array_equal(np.float32(answer["arrows"]["points"][name]), point)
+    assert answer["arrows"]["axes"] == list(drawn.axes)
+    assert np.float32(answer["arrows"]["plane_share"]) == np.float32(drawn.plane_share)
+
+
+def test_an_analogy_of_what_is_no_single_token_is_refused(minilm):
+    with pytest.raises(VocabError, match="not one token"):
+        Explorer(minilm).analogy("king", "tokenspace", "queen")
+
+
+def test_clusters_are_the_librarys(odd):
+    answer = finished(lambda: odd.clusters(3, seed=5))
+    made = geometry.clusters(odd.table, 3, 5)
+    np.testing.assert_array_equal(unpacked(answer["label"]), made.labels)
+    assert unpacked(answer["label"])[16] == -1
+    assert [cluster["name"] for cluster in answer["clusters"]] == list(made.names)
+    assert [cluster["size"] for cluster in answer["clusters"]] == made.sizes.tolist()
+    first = answer["clusters"][0]["tokens"]
+    assert [token["id"] for token in first] == [i for i in made.nearest[0].tolist() if i >= 0]
+    assert (answer["k"], answer["seed"]) == (3, 5)
+    assert as_json(answer)
+    with pytest.raises(ShapeError, match="k must be from 1 to 17"):
+        odd.clusters(18)
+
+
+def test_honesty_is_the_librarys(odd):
+    answer = finished(lambda: odd.kept("pca", 2, k=4))
+    measured = kept(odd.table, project(odd.table), 4)
+    share = unpacked(answer["share"])
+    assert share[16] == -1
+    np.testing.assert_array_equal(share[:16], measured.share[:16])
+    assert np.float32(answer["mean"]) == np.float32(measured.mean)
+    assert (answer["k"], answer["measured"]) == (4, 16)
+    assert as_json(answer)
+
+
+def test_views_are_made_once_and_the_oldest_goes(odd):
+    views = Views(odd.table, limit=2 * 8 * odd.table.weight.size)
+    first = views.under()
+    assert views.under(True, 0).held
+    assert views.under() is first
+    views.under(False, 1)  # the third: what was asked for longest ago goes
+    assert views.under() is first
+    assert views.under(True, 1) is views.under(False, 1)
+    assert not Views(odd.table, limit=1).under().held
