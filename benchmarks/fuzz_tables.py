@@ -36,6 +36,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests" / "formats"))
 RESULTS = HERE / "results" / "fuzz_tables.md"
 WORKERS = 2
+START = 600.0  # seconds that a worker may take until it is ready
 SILENT = 20.0  # seconds without a word from a worker: it hangs where no alarm reaches it
 AGAIN = 3  # the exit status of a worker that has judged a case and must not judge the next
 WARM = 40  # cases that are read before any is measured: what libraries load once counts for none
@@ -55,8 +56,8 @@ def work(seeds_file: Path, seed: int, numbers: range, folder: Path, load: Load) 
     import fuzzing
 
     seeds = pickle.loads(seeds_file.read_bytes())
-    if any(seed.name.startswith(("torch", "folder")) for seed in seeds):
-        import torch  # noqa: F401  what it warns of while it is imported is not the readers'
+    for library in ("gguf", "torch"):  # to import it may take long, and warn: that is not the readers' doing
+        importlib.import_module(library)
     tracemalloc.start()
     for sound in seeds:
         _judge(fuzzing, load, fuzzing.Case(sound, ()), seeds, folder)
@@ -92,7 +93,7 @@ def watched(work: list[str], numbers: range, folder: Path, told: queue.Queue) ->
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_pass_on, args=(worker.stdout, lines), daemon=True).start()
         done = 0
-        if (first := _next(lines, 120.0)) != "ready\n":
+        if (first := _next(lines, START)) != "ready\n":
             told.put(f"a worker did not start: {first}{log.read_text()[-2000:]}")
             return
         while line := _next(lines, SILENT):
@@ -131,7 +132,7 @@ def run(files: int, seed: int, only: str, keep: Path, reader: str) -> int:
     started = time.perf_counter()
     seeds = [each for each in make() if only in each.name]
     results: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         seeds_file = Path(name, "seeds")
         seeds_file.write_bytes(pickle.dumps(seeds))
         told: queue.Queue[Any] = queue.Queue()
@@ -147,6 +148,8 @@ def run(files: int, seed: int, only: str, keep: Path, reader: str) -> int:
             running -= result is None
             if result:
                 results.append(result | {"case": fuzzing.case(seeds, seed, result["n"])})
+                if len(results) % 1000 == 0:
+                    print(f"{len(results):,} of {files:,}", file=sys.stderr)
                 if result["kind"] not in ("loaded", "refused"):
                     print(f"case {result['n']}: {results[-1]['case']}: {result['kind']}", flush=True)
         wrong = [result for result in results if result["kind"] not in ("loaded", "refused")]

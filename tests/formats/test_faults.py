@@ -206,7 +206,7 @@ def test_a_file_that_is_cut_off_is_refused_wherever_it_is_cut(name, tmp_path):
         text = name in ("word2vec-text", "glove") or path.name.endswith(".vocab.txt")
         whole = content[:-1].rindex(b"\n") if text else len(content) - 1  # who can tell a number cut short?
         first = content.index(b"\n") + 1 if name == "glove" else 0  # ... or that others were to follow
-        for end in range(first, whole, max(1, len(content) // 40)):
+        for end in range(first, whole, max(1, len(content) // 15)):
             path.write_bytes(content[:end])
             try:
                 read = ts.load(tmp_path / "t")

@@ -17,7 +17,7 @@ import pytest
 import tokenspace as ts
 from tokenspace.errors import MissingExtra, TableFormatError
 
-FILES = 300
+FILES = 250
 SEED = 7
 
 

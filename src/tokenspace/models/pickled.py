@@ -10,12 +10,15 @@ import io
 import pickle
 import struct
 import warnings
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 
 from tokenspace.errors import CheckpointError, MissingExtra
+from tokenspace.models import pickle_scan
 from tokenspace.models.safetensors import DTYPES, TensorInfo
 from tokenspace.source import Source
 
@@ -33,6 +36,8 @@ _REFUSALS = (  # what reading a damaged or hostile pickle can end in
     RuntimeError,
     TypeError,
     ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
 )
 WITHIN = ("state_dict", "model_state_dict", "model", "module")
 ALONE = "tensor"
@@ -57,6 +62,7 @@ def open_pickle(path: Path | Source) -> dict[str, TensorInfo]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on the file's age
             mapped = packed is None and _is_zip(path)
+            _check(file)
             found = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except _REFUSALS as error:
         raise CheckpointError(
@@ -85,6 +91,15 @@ def _tensors(found: dict[Any, Any]) -> dict[str, Any]:
             return tensors
         found = within
     return {}
+
+
+def _check(file: Path | io.BytesIO) -> None:
+    if isinstance(file, io.BytesIO):
+        pickle_scan.check(file, file.getbuffer().nbytes)
+        file.seek(0)
+    else:
+        with file.open("rb") as stream:
+            pickle_scan.check(stream, file.stat().st_size)
 
 
 def _is_zip(path: Path) -> bool:

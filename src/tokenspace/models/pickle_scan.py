@@ -1,0 +1,65 @@
+"""What a torch file's pickles say, held against the file's size before torch believes it.
+
+torch allocates what a length says: that of a text in a pickle, of a member in the zip file's directory, of a
+storage. Its pickles are walked here first, opcode by opcode and without running any
+(https://docs.python.org/3/library/pickletools.html): a kilobyte that speaks of gigabytes is refused.
+
+==========  ===============================================================================================
+zip         members, all stored; ``data.pkl`` is the pickle
+older       five pickles (magic number, version, sizes of types, the dict, names of storages), the storages
+==========  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import pickletools
+import zipfile
+from typing import Any
+
+_OLDER = 5  # pickles that a file without a zip directory begins with
+_INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", "LONG"}
+_AFTER_A_COUNT = {"NONE", "TUPLE", "BINPUT", "LONG_BINPUT", "MEMOIZE"}  # up to the storage that it counts
+
+
+def check(file: io.BytesIO | io.BufferedReader, size: int) -> None:
+    """``ValueError`` if the torch file in ``file``, ``size`` bytes long, claims more than it has."""
+    is_zip = file.read(4) == b"PK\x03\x04"
+    file.seek(0)
+    if is_zip:
+        _check_zip(file, size)
+    elif isinstance(file, io.BytesIO):
+        _check_pickles(file, size, _OLDER)
+    else:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:  # its reads end where it ends
+            _check_pickles(content, size, _OLDER)
+
+
+def _check_zip(file: io.BytesIO | io.BufferedReader, size: int) -> None:
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+                raise ValueError(f"member {entry.filename!r} is not stored as it is")
+            if entry.header_offset + entry.file_size > size:
+                raise ValueError(f"member {entry.filename!r} ends past the file's end")
+        for entry in archive.infolist():
+            if entry.filename.endswith("data.pkl"):
+                _check_pickles(io.BytesIO(archive.read(entry)), size, 1)
+
+
+def _check_pickles(content: Any, size: int, count: int) -> None:
+    for _ in range(count):
+        largest: int | None = None  # the last integer, while it may be a storage's count
+        for opcode, argument, place in pickletools.genops(content):
+            if opcode.name in _INTEGERS:
+                largest = argument
+            elif opcode.name in ("BINPERSID", "PERSID"):
+                if largest is None or not 0 <= largest <= size:
+                    raise ValueError(f"at byte {place:,}, a storage of {largest} numbers in {size:,} bytes")
+            elif opcode.name not in _AFTER_A_COUNT:
+                largest = None
+            if opcode.name == "GLOBAL" and str(argument).endswith(
+                "bytearray"
+            ):  # which makes any number of bytes
+                raise ValueError(f"at byte {place:,}, a bytearray")
