@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tokenspace.errors import TokenspaceError
-from tokenspace.formats import native, numpy, static_embedding, word2vec
+from tokenspace.formats import native, npz, numpy, static_embedding, word2vec
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
@@ -24,8 +24,8 @@ V, D = 3_000, 256
 FORMATS = {
     "native": (native.save, native.load, "t.safetensors"),
     "word2vec": (word2vec.save_binary, word2vec.load, "t.bin"),
-    "numpy": (numpy.save, numpy.load, "t.npy"),
-    "numpy, same tokens": (numpy.save, numpy.load, "t.npy"),
+    "npz": (npz.save, npz.load, "t.npz"),
+    "numpy": (numpy.save, numpy.load, "t.npy"),  # two files: the same tokens each time
     "static": (static_embedding.save, static_embedding.load, "t.{}"),  # a new folder for each
 }
 
@@ -33,7 +33,7 @@ FORMATS = {
 class Saver:
     def __init__(self, name: str, folder: Path) -> None:
         self._save, self._load, self._file = FORMATS[name]
-        self.folder, self._same_tokens = folder, name.endswith("same tokens")
+        self.folder, self._same_tokens = folder, name == "numpy"
 
     def place(self, n: int) -> Path:
         return self.folder / self._file.format(n)

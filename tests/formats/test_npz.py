@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import os
 import zipfile
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenspace.errors import OutputError, TableFormatError, VocabError
+from tokenspace.errors import TableFormatError
 from tokenspace.formats import npz
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
@@ -32,9 +33,11 @@ def test_what_is_written_numpy_reads_and_so_do_we(dtype, tmp_path):
     path = tmp_path / "t.npz"
     table = Table(WEIGHT.astype(dtype), Vocab(NAMES), output=-WEIGHT.astype(dtype))
     npz.save(table, path)
-    assert sorted(os.listdir(tmp_path)) == ["t.npz", "t.vocab.txt"]
+    assert os.listdir(tmp_path) == ["t.npz"]
     with np.load(path) as theirs:
-        assert sorted(theirs) == ["output", "weight"]
+        assert sorted(theirs) == ["output", "tokens.bytes", "tokens.offsets", "weight"]
+        text, ends = theirs["tokens.bytes"].tobytes(), theirs["tokens.offsets"].tolist()
+        assert [text[a:b].decode() for a, b in itertools.pairwise(ends)] == NAMES
         assert theirs["weight"].tobytes() == table.weight.tobytes()
         assert theirs["output"].tobytes() == table.output.tobytes()
     again = npz.load(path)
@@ -142,11 +145,34 @@ def test_a_member_with_an_absolute_name_leads_nowhere(tmp_path):
         npz.load(tmp_path / "t.npz")
 
 
-@pytest.mark.parametrize("token", ["a\n", "a\r", "\udcff"])
-def test_a_token_that_would_not_come_back_is_refused(token, tmp_path):
-    with pytest.raises(VocabError, match="native can hold it"):
-        npz.save(Table(WEIGHT[:1], Vocab([token])), tmp_path / "t.npz")
-    assert os.listdir(tmp_path) == []
+def test_every_token_comes_back(tmp_path):
+    tokens = ["a\n", "a\r", "\udcff", "", "\0", "a", "a", "x" * 70_000]
+    npz.save(Table(np.ones((8, 1), np.float32), Vocab(tokens)), tmp_path / "t.npz")
+    assert list(npz.load(tmp_path / "t.npz").vocab) == tokens
+    assert list(npz.load(tmp_path / "t.npz", limit=3).vocab) == tokens[:3]
+
+
+@pytest.mark.parametrize(
+    ("data", "offsets", "message"),
+    [
+        (b"abc", [0, 1, 2, 4], "must rise from 0 to the 3 bytes"),
+        (b"abc", [0, 2, 1, 3], "must rise"),
+        (b"abc", [1, 2, 3, 3], "must rise"),
+        (b"abc", [0, 2**63 - 1, -2, 3], "must rise"),
+        (b"abc", [], "must rise"),
+        (b"abc", [0, 1, 3], "has 2 tokens for 3 rows"),
+        (b"abc", [0, 1, 2, 2, 3], "has 4 tokens for 3 rows"),
+        (b"abc", [0.0, 1.0, 2.0, 3.0], "one axis of 'i8' is needed"),
+        (b"abc", [[0, 1, 2, 3]], r"shape \(1, 4\); one axis of 'i8' is needed"),
+    ],
+)
+def test_tokens_end_to_end_that_are_none(data, offsets, message, write):
+    arrays = {
+        "tokens.bytes": np.frombuffer(data, np.uint8),
+        "tokens.offsets": np.array(offsets or np.zeros(0, int)),
+    }
+    with pytest.raises(TableFormatError, match=message):
+        npz.load(write("t.npz", archive(weight=WEIGHT, **arrays)))
 
 
 def test_nan_in_either_matrix_is_not_written_and_the_old_table_stays(tmp_path):
@@ -159,14 +185,7 @@ def test_nan_in_either_matrix_is_not_written_and_the_old_table_stays(tmp_path):
         with pytest.raises(TableFormatError, match=f"of the {name}.*NaN"):
             npz.save(table, tmp_path / "t.npz")
     assert list(npz.load(tmp_path / "t.npz").vocab) == NAMES
-    assert sorted(os.listdir(tmp_path)) == ["t.npz", "t.vocab.txt"]
-
-
-def test_a_vocabulary_without_its_archive_is_anothers(tmp_path, write):
-    mine = write("t.vocab.txt", "my words\n")
-    with pytest.raises(OutputError, match="its tokens would replace"):
-        npz.save(TINY, tmp_path / "t.npz")
-    assert mine.read_text() == "my words\n"
+    assert os.listdir(tmp_path) == ["t.npz"]
 
 
 @settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy

@@ -130,11 +130,24 @@ def test_a_token_that_would_not_come_back_is_refused(token, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("calls", [1, 2])
-def test_a_crash_leaves_no_array_beside_other_tokens(calls, tmp_path, monkeypatch):
-    """The process dies at the first or at the second of the two renames."""
+def test_a_pair_is_replaced_by_the_same_tokens_alone(tmp_path):
+    """Two files can't change at once: a crash between would leave an array beside other tokens."""
     npy.save(TINY, tmp_path / "t.npy")
-    before = {name: (tmp_path / name).read_bytes() for name in ("t.npy", "t.vocab.txt")}
+    with pytest.raises(
+        OutputError, match=r"t\.vocab\.txt holds other tokens, and two files can't be replaced"
+    ):
+        npy.save(Table(TINY.weight * 2, Vocab(["new", "names"])), tmp_path / "t.npy")
+    assert np.array_equal(npy.load(tmp_path / "t.npy").weight, TINY.weight)
+    npy.save(Table(TINY.weight * 2, TINY.vocab), tmp_path / "t.npy")
+    assert np.array_equal(npy.load(tmp_path / "t.npy").weight, TINY.weight * 2)
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_crash_leaves_the_old_pair_or_tokens_that_the_next_save_takes(calls, there, tmp_path, monkeypatch):
+    """The process dies at the first or at the second of the two renames."""
+    if there:
+        npy.save(TINY, tmp_path / "t.npy")
 
     class Died(BaseException):
         pass
@@ -147,17 +160,21 @@ def test_a_crash_leaves_no_array_beside_other_tokens(calls, tmp_path, monkeypatc
             raise Died
         os.replace(fresh, target)
 
-    monkeypatch.setattr(atomic.Path, "replace", dying)
-    with pytest.raises(Died):
-        npy.save(Table(TINY.weight * 2, Vocab(["new", "names"])), tmp_path / "t.npy")
-    after = {name: (tmp_path / name).read_bytes() for name in before if (tmp_path / name).exists()}
-    assert after == before or "t.npy" not in after
+    twice = Table(TINY.weight * 2, TINY.vocab)
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic.Path, "replace", dying)
+        with pytest.raises(Died):
+            npy.save(twice, tmp_path / "t.npy")
+    if there:
+        assert np.array_equal(npy.load(tmp_path / "t.npy").weight, TINY.weight)
+    npy.save(twice, tmp_path / "t.npy")
+    assert np.array_equal(npy.load(tmp_path / "t.npy").weight, twice.weight)
 
 
 def test_the_old_table_stays_if_writing_fails(tmp_path):
     npy.save(TINY, tmp_path / "t.npy")
     with pytest.raises(TableFormatError, match="NaN"):
-        npy.save(Table(np.full((2, 2), np.nan, np.float32), Vocab(["c", "d"])), tmp_path / "t.npy")
+        npy.save(Table(np.full((2, 2), np.nan, np.float32), TINY.vocab), tmp_path / "t.npy")
     (tmp_path / "u.vocab.txt").mkdir()
     with pytest.raises(OutputError, match="is a directory"):
         npy.save(TINY, tmp_path / "u.npy")
@@ -167,12 +184,14 @@ def test_the_old_table_stays_if_writing_fails(tmp_path):
 
 def test_a_vocabulary_without_its_array_is_another_s(tmp_path, write):
     mine = write("t.vocab.txt", "my words\n")
-    with pytest.raises(
-        OutputError, match=r"t\.npy: its tokens would replace .*t\.vocab\.txt, which is there"
-    ):
+    with pytest.raises(OutputError, match=r"t\.npy: .*t\.vocab\.txt holds other tokens"):
         npy.save(TINY, tmp_path / "t.npy")
     assert mine.read_text() == "my words\n"
     assert os.listdir(tmp_path) == ["t.vocab.txt"]
+    theirs = write("u.npy", "an array\n")
+    with pytest.raises(OutputError, match=r"u\.npy: it is there without u\.vocab\.txt; remove what is there"):
+        npy.save(TINY, tmp_path / "u.npy")
+    assert theirs.read_text() == "an array\n"
 
 
 @settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy

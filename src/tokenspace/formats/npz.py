@@ -1,16 +1,18 @@
 r"""NumPy's ``.npz``, as ``np.savez`` writes it: a zip archive of arrays, each a ``.npy`` file (``npy.py``).
 
-==============  ======================================  ==================================================
-member          dtype, shape                            meaning
-==============  ======================================  ==================================================
-``weight.npy``  float16, float32 or float64, (V, D)     the table; under any name if no other is (V, D)
-``output.npy``  the same, optional                      skip-gram's context matrix, or an untied head
-``tokens.npy``  text ``<U`` or bytes ``|S``, (V),       the tokens; also called ``vocab``; else they are
-                optional                                lines of ``x.vocab.txt`` beside, as ``numpy``'s are
-==============  ======================================  ==================================================
+======================  ================================  ==================================================
+member                  dtype, shape                      meaning
+======================  ================================  ==================================================
+``weight.npy``          float16, float32, float64 (V, D)  the table; under any name if no other is (V, D)
+``output.npy``          the same, optional                skip-gram's context matrix, or an untied head
+``tokens.bytes.npy``    uint8 (bytes)                     the tokens end to end, UTF-8 or raw bytes
+``tokens.offsets.npy``  int64 (V + 1)                     token i: ``bytes[offsets[i] : offsets[i + 1]]``
+``tokens.npy``          text ``<U`` or bytes ``|S`` (V)   the tokens, as others write them; or ``vocab``
+======================  ================================  ==================================================
 
-Members that lie uncompressed in a plain file are mapped. Tokens are written beside, never inside: an array of
-text has no place for a NUL at a token's end, and takes four bytes a character of the longest for every token.
+Where an archive has no tokens they are lines of ``x.vocab.txt`` beside it, as ``numpy``'s are. Members that
+lie uncompressed in a plain file are mapped. Tokens are written as bytes: an array of text has no place for a
+NUL at a token's end, and takes four bytes a character of the longest for every token.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ import sys
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
+from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats.npy import (
     Header,
@@ -35,21 +37,20 @@ from tokenspace.formats.npy import (
     read_up_to,
     write_matrix,
 )
-from tokenspace.formats.numpy import read_vocabulary, refusal, save_both, vocabulary_path
-from tokenspace.formats.tokens import Errors, TokensRead, Verify, check_writable, counted, table_read
+from tokenspace.formats.numpy import read_vocabulary, vocabulary_path
+from tokenspace.formats.tokens import Errors, TokensRead, Verify, counted, table_read
 from tokenspace.shapes import Array
 from tokenspace.source import Source
 from tokenspace.table import Table
 
 NAME = "npz"
 WEIGHT, OUTPUT = "weight.npy", "output.npy"
+BYTES, OFFSETS = "tokens.bytes.npy", "tokens.offsets.npy"
 TOKENS = ("tokens.npy", "vocab.npy")
 _TEXT = re.compile(r"[<>=|]?[US][1-9]\d{0,8}")
 _LOCAL_HEADER, _EARLIEST = 30, (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20  # bytes of tokens at once
 _SHOWN = 6  # arrays
-
-__all__ = ["NAME", "load", "refusal", "save", "vocabulary_path"]
 
 
 def holds_arrays(members: list[str]) -> bool:
@@ -67,10 +68,6 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
     ``TableFormatError`` if there is no table among them, if there are several, or if they don't fit.
     """
     source = path if isinstance(path, Source) else Source(path)
-    return _load(source, vocabulary_path(source.path), errors, limit)
-
-
-def _load(source: Source, names: Path, errors: Errors = "strict", limit: int | None = None) -> Table:
     archive = source.path
     if source.packed:
         raise TableFormatError(f"{archive} is an archive in another; unpack that first")
@@ -83,10 +80,12 @@ def _load(source: Source, names: Path, errors: Errors = "strict", limit: int | N
             f"{archive}: {OUTPUT} is {output.shape}, {name} {weight.shape}; they must be equal"
         )
     inside = next((each for each in TOKENS if each in members and not members[each].is_table), None)
-    if inside is None:
-        tokens = read_vocabulary(names, archive, len(weight), errors, limit)
-    else:
+    if BYTES in members and OFFSETS in members:
+        tokens = _end_to_end(archive, len(weight), limit)
+    elif inside is not None:
         tokens = _tokens(archive / inside, len(weight), errors, limit)
+    else:
+        tokens = read_vocabulary(vocabulary_path(archive), archive, len(weight), errors, limit)
     table = table_read(archive, NAME, weight, tokens, output, array=name, dtype=weight.dtype.name)
     check_rows(table, archive)
     return table
@@ -142,6 +141,40 @@ def _stored_at(archive: Path, name: str) -> int | None:
     return start
 
 
+def _end_to_end(archive: Path, rows: int, limit: int | None) -> TokensRead:
+    """The tokens that lie end to end: of ``rows`` rows, or, if that is ``limit``, of the first of them."""
+    offsets = _numbers(archive / OFFSETS, "i8")
+    data = _numbers(archive / BYTES, "u1")
+    if offsets.size == 0 or offsets[0] != 0 or offsets[-1] != data.size or np.any(offsets[1:] < offsets[:-1]):
+        raise TableFormatError(f"{archive / OFFSETS}: must rise from 0 to the {data.size:,} bytes of {BYTES}")
+    found = offsets.size - 1
+    if found < rows or (found > rows and rows != limit):
+        raise TableFormatError(
+            f"{archive} has {counted(found, 'token')} for {counted(rows, 'row')}; each needs one"
+        )
+    tokens = TokensRead(archive, "surrogateescape")
+    lengths = np.diff(offsets[: rows + 1])
+    tokens.add(data[: offsets[rows]], lengths, lambda i: (f"row {i + 1:,}", int(offsets[i])))
+    return tokens
+
+
+def _numbers(path: Path, kind: str) -> Array:
+    """A member that is one axis of integers of ``kind``."""
+    source = Source(path)
+    with source.open() as file:
+        header = read_header(file, path)
+        if header.kind.lstrip("<|=>") != kind or len(header.shape) != 1:
+            raise TableFormatError(
+                f"{path} (byte 8): an array of {header.kind!r}, shape {header.shape}; one axis of {kind!r} "
+                "is needed"
+            )
+        check_size(header, (source.size or 0) - header.start, path)
+        held = read_up_to(file, header.size)
+    if len(held) < header.size:
+        raise TableFormatError(f"{path} is cut off: {len(held):,} of {header.size:,} bytes are there")
+    return np.frombuffer(held, header.kind).astype(kind, copy=False)
+
+
 def _tokens(path: Path, rows: int, errors: Errors, limit: int | None) -> TokensRead:
     """The tokens in an array of text or bytes: ``rows``, or, if that is ``limit``, the first of them."""
     source = Source(path)
@@ -185,18 +218,24 @@ def _add(tokens: TokensRead, block: Array, path: Path) -> None:
 
 
 def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
-    """Write the archive, uncompressed, with ``output`` if there is one, and the tokens beside it, as
-    ``formats.numpy.save`` does. Equal tables are equal bytes.
+    """Write the archive, uncompressed: every token, and ``output`` if there is one. Equal tables are equal
+    bytes. ``TableFormatError`` if a number is NaN or infinite.
     """
-    check_writable(table.vocab, refusal, NAME, path)
-    save_both(table, path, partial(_write, table), lambda array, names: _load(Source(array), names), verify)
+    with replacing(path) as fresh:
+        _write(table, fresh)
+        if verify:
+            verify(partial(load, fresh))
 
 
-def _write(table: Table, file: IO[bytes]) -> None:
+def _write(table: Table, path: Path) -> None:
     matrices = {WEIGHT: ("table", table.weight)}
     if table.output is not None:
         matrices[OUTPUT] = ("output table", table.output)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    tokens = {BYTES: table.vocab.data, OFFSETS: table.vocab.offsets.astype("<i8", copy=False)}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, (called, matrix) in matrices.items():
             with archive.open(zipfile.ZipInfo(name, _EARLIEST), "w", force_zip64=True) as member:
                 write_matrix(member, table, matrix, called)
+        for name, array in tokens.items():
+            with archive.open(zipfile.ZipInfo(name, _EARLIEST), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.ascontiguousarray(array), version=(1, 0))

@@ -7,10 +7,7 @@ i + 1, whatever its spaces; a ``\r`` at a line's end is not part of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -33,7 +30,7 @@ from tokenspace.table import Table
 NAME = "numpy"
 _BLOCK = 1 << 20
 
-__all__ = ["MAGIC", "NAME", "load", "read_vocabulary", "refusal", "save", "save_both", "vocabulary_path"]
+__all__ = ["MAGIC", "NAME", "load", "read_vocabulary", "refusal", "save", "vocabulary_path"]
 
 
 def vocabulary_path(path: str | os.PathLike[str]) -> Path:
@@ -107,46 +104,37 @@ def refusal(token: bytes) -> str | None:
 def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write both files; ``VocabError`` names a token that would not be read back.
 
-    Both are written whole beside the old ones before either takes its name. The old array goes first, then
-    the vocabulary comes, then the array: a crash between may leave no array, never one beside other tokens.
-    ``OutputError`` if a vocabulary without its array is there: it may be another's file.
+    Both are written whole before either takes its name: the vocabulary, then the array. A pair that is there
+    is replaced only by one of the same tokens, whose vocabulary stays: two files can't change at once, and a
+    crash between would leave an array beside other tokens. ``OutputError`` for other tokens, and for a file
+    that is there without the other: it may be somebody's.
     """
     check_writable(table.vocab, refusal, NAME, path)
-    save_both(
-        table,
-        path,
-        lambda file: write_matrix(file, table, table.weight),
-        lambda array, names: _load(Source(array), names),
-        verify,
-    )
-
-
-def save_both(
-    table: Table,
-    path: str | os.PathLike[str],
-    write: Callable[[IO[bytes]], None],
-    load: Callable[[Path, Path], Table],
-    verify: Verify | None,
-) -> None:
-    """Let ``write`` make the file at ``path``, and write the tokens beside it, as ``save`` says; ``load``
-    reads the table from two such files.
-    """
     tokens = b"".join(token + b"\n" for token in encoded(table.vocab))
     names = vocabulary_path(path)
     atomic.check_writable(path)
     atomic.check_writable(names)
-    if names.exists() and not Path(path).exists():
-        raise OutputError(
-            f"can't write {path}: its tokens would replace {names}, which is there without an array; "
-            "move that file away or name another"
-        )
-    with atomic.replacing(path) as array, array.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
+    _check_free(Path(path), names, tokens)
+    with atomic.replacing(path) as array:
+        with array.open("wb") as file:
+            write_matrix(file, table, table.weight)
+            file.flush()
+            os.fsync(file.fileno())
         with atomic.replacing(names) as vocabulary:
             vocabulary.write_bytes(tokens)
             if verify:
-                verify(partial(load, array, vocabulary))
-            if not names.exists() or names.read_bytes() != tokens:
-                Path(path).resolve().unlink(missing_ok=True)
+                verify(lambda: _load(Source(array), vocabulary))
+
+
+def _check_free(path: Path, names: Path, tokens: bytes) -> None:
+    if names.exists():
+        if names.stat().st_size == len(tokens) and names.read_bytes() == tokens:
+            return
+        fault = f"{names} holds other tokens, and two files can't be replaced at once"
+    elif path.exists():
+        fault = f"it is there without {names.name}"
+    else:
+        return
+    raise OutputError(
+        f"can't write {path}: {fault}; remove what is there, name another, or write one file: .npz"
+    )

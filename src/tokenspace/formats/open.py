@@ -66,7 +66,7 @@ FORMATS = {
     "word2vec-binary": Format(word2vec.load, word2vec.save_binary, word2vec.refusal, _float32),
     "glove": Format(glove.load, glove.save, glove.refusal, _float32),
     "numpy": Format(numpy.load, numpy.save, numpy.refusal, _float16),
-    "npz": Format(npz.load, npz.save, numpy.refusal, _float16, frozenset({"output"})),
+    "npz": Format(npz.load, npz.save, _any, _float16, frozenset({"output"})),
     "gguf": Format(gguf.load, gguf.save, gguf.refusal, DTYPES, PARTS - {"subwords"}),
     "static-embedding": Format(
         static_embedding.load,
@@ -125,6 +125,8 @@ def load(
     table = _read(located(source), limit, cast(Errors, errors), {"tensor": tensor, "vocab": vocab})
     if table.tokenizer is not None and limit is not None and len(table.tokenizer.vocab) > len(table):
         table.tokenizer = None  # it gives ids that have no row now
+    if hub.is_name(source):
+        table.provenance = table.provenance | {"fetched_from": str(source)}
     return table if rows is None else selected(table, rows)
 
 
@@ -211,7 +213,7 @@ def _gzipped(path: str | os.PathLike[str]) -> bool:
 
 def files_of(path: Path, format: str) -> list[Path]:
     """The files that a table of ``format`` at ``path`` is."""
-    return [path, numpy.vocabulary_path(path)] if format in (numpy.NAME, npz.NAME) else [path]
+    return [path, numpy.vocabulary_path(path)] if format == numpy.NAME else [path]
 
 
 def format_for(path: str | os.PathLike[str], format: str | None = None) -> str:
