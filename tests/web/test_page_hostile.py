@@ -68,7 +68,7 @@ def test_on_the_map(visit, hostile_site):
     page.wait_for_selector("#map .map-side .hits")
     heading = text_of(page.locator("#map .map-side h3 .token"))
     assert heading == [hostile.TOKENS[0]]
-    labels = text_of(page.locator(".map-plot .textpoint text"))
+    labels = text_of(page.locator("#map .map-overlay text"))
     assert hostile.TOKENS[0] in labels
     nothing_was_obeyed(page)
     for i in range(len(hostile.TOKENS)):

@@ -19,9 +19,10 @@ export function category(n) {
 /** How many categories have a color of their own. */
 export const CATEGORIES = OKABE_ITO.length;
 
-/** viridis as plotly takes it: [[0, "rgb(…)"], …]. */
+/** viridis as plotly takes it, [[0, "rgb(…)"], …], without the end that would vanish on the page's ground. */
 export function amountScale() {
-  return VIRIDIS.map((rgb, i) => [i / (VIRIDIS.length - 1), `rgb(${rgb.join(",")})`]);
+  const visible = isDark() ? VIRIDIS.slice(2) : VIRIDIS.slice(0, -1);
+  return visible.map((rgb, i) => [i / (visible.length - 1), `rgb(${rgb.join(",")})`]);
 }
 
 /** viridis as a CSS gradient, left to right. */

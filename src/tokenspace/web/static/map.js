@@ -35,6 +35,7 @@ export class MapView {
     this.kField = field("Clusters", this.k);
     this.progress = el("div", { class: "progress-line", role: "status" });
     this.plotNode = el("div", { class: "map-plot", tabindex: "0", role: "application", "aria-label": "Map of all tokens. Arrow keys move, plus and minus zoom, 0 shows all.", onkeydown: (event) => this.#key(event) });
+    this.stage = el("div", { class: "map-stage" }, this.plotNode);
     this.tip = el("div", { class: "map-tip", hidden: true });
     this.caption = el("p", { class: "soft caption" });
     this.dragging = choices("What dragging does", [["pan", "Drag moves"], ["lasso", "Drag draws a lasso"]], "pan", (mode) => this.plot?.drag(mode));
@@ -47,7 +48,7 @@ export class MapView {
       "div",
       { class: "map" },
       el("form", { class: "ask", onsubmit }, this.search.node, field("Projection", this.method), field("Dimensions", this.dims), field("Seed", this.seed), field("Color", this.color), this.kField),
-      el("div", { class: "map-body" }, el("div", { class: "map-frame" }, this.#tools(), this.plotNode, this.tip, this.caption), el("div", { class: "map-side" }, Object.values(this.sides))),
+      el("div", { class: "map-body" }, el("div", { class: "map-frame" }, this.#tools(), this.stage, this.tip, this.caption), el("div", { class: "map-side" }, Object.values(this.sides))),
     );
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.points && this.#draw());
   }
@@ -81,6 +82,7 @@ export class MapView {
       onclick: (id) => setState({ id }),
       onlasso: (ids) => this.#lassoed(ids),
     });
+    this.stage.append(this.plot.overlay.node);
     const id = await this.#choose(now.id === undefined ? null : Number(now.id), signal);
     if (signal.aborted) return;
     if (map !== this.map || coloring !== this.coloring) await this.#redraw(map, coloring);
@@ -201,7 +203,7 @@ export class MapView {
     this.tip.hidden = id === null;
     if (id === null) return;
     fill(this.tip, tokenNode(this.all.tokens[id], 60), ` id ${id}, ${this.table.kinds[this.all.kind[id]]}`);
-    const frame = this.plotNode.parentElement.getBoundingClientRect();
+    const frame = this.stage.parentElement.getBoundingClientRect();
     const left = Math.min((event?.clientX ?? frame.left) - frame.left + 14, frame.width - this.tip.offsetWidth - 4);
     this.tip.style.left = `${Math.max(0, left)}px`;
     this.tip.style.top = `${(event?.clientY ?? frame.top) - frame.top + 14}px`;
@@ -267,9 +269,11 @@ export class MapView {
 function captionOf(map, table) {
   const versions = Object.entries(map.versions ?? {}).map(([name, version]) => `${name} ${version}`);
   const settings = Object.entries(map.settings ?? {})
-    .filter(([, value]) => ["string", "number", "boolean"].includes(typeof value))
+    .filter(([, value]) => ["string", "number"].includes(typeof value) && value !== 0)
     .map(([name, value]) => `${name} ${value}`);
-  const parts = [`${METHODS[map.method] ?? map.method} of all ${count(table.rows)} rows`, `seed ${map.seed}`, ...settings, ...versions];
+  if (map.settings?.center) settings.unshift("centered");
+  const axes = map.points.length > 2 ? [`axes: ${map.axes.join(", ")}`] : []; // in space their titles turn out of sight
+  const parts = [`${METHODS[map.method] ?? map.method} of all ${count(table.rows)} rows`, `seed ${map.seed}`, ...axes, ...settings, ...versions];
   if (map.method !== "pca") parts.push("distances between far groups mean little here");
   return `${parts.join("; ")}.`;
 }

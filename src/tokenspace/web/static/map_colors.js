@@ -59,7 +59,10 @@ export function byHonesty({ share, mean, k, measured }, rows) {
   const groups = [];
   if (unknown.length) groups.push({ name: "not measured", color: GREY, ids: unknown });
   groups.push({ name: "measured", ids: known, values: Float32Array.from(known, (i) => shares[i]) });
-  const amount = { low: 0, high: 1, lowText: "0 %: none kept", highText: "100 %: all kept", gradient: amountGradient() };
+  const sorted = Float32Array.from(known, (i) => shares[i]).sort();
+  const high = Math.max(0.1, sorted[Math.floor(0.99 * (sorted.length - 1))] || 0);
+  const highText = high >= 1 ? "100 %: all kept" : `≥ ${percent(high, 0)} kept`;
+  const amount = { low: 0, high, lowText: "0 %: none kept", highText, gradient: amountGradient() };
   const whole = measured < rows ? `, measured at ${plural(measured, "row")}` : "";
   return { groups, amount, about: `The share of a row's ${k} nearest neighbors that are among its ${k} nearest on the map; ${percent(mean)} on average${whole}.` };
 }

@@ -1,15 +1,15 @@
 /**
- * The drawing of the map by plotly. Plotly reads its texts as a kind of HTML, so it gets none of a token's but the
- * few labels, escaped; what one hovers over is told to the page, which writes it as text.
+ * The drawing of the map by plotly. Plotly reads its texts as a kind of HTML, so it gets no token but the one chosen
+ * in three dimensions, which it can't read so; what one hovers over is told to the page, which writes it as text.
  */
 
 import { amountScale, isDark } from "./colors.js";
+import { Overlay } from "./map_overlay.js";
 import { brief } from "./shown.js";
 
 const FLY_MS = 350;
 const FLY_POINTS = 60000; // a larger map jumps: it can't be drawn many times a second
-const LABEL_WIDTH = 7.2; // CSS pixels a character
-const LABEL_HEIGHT = 17;
+const CONFIG = { displayModeBar: false, scrollZoom: true, responsive: true, doubleClick: "reset" };
 
 /** @typedef {{x: Float32Array, y: Float32Array, z: ?Float32Array}} Points */
 
@@ -27,6 +27,7 @@ export class Plot {
     this.labels = [];
     this.marked = null;
     this.listening = false;
+    this.overlay = new Overlay();
   }
 
   /**
@@ -56,9 +57,10 @@ export class Plot {
     this.marked = marked;
   }
 
-  /** Draw the marks alone anew. */
+  /** Draw the marks anew, and the points only where they hang together. */
   async redraw() {
-    await this.#react();
+    if (this.flat) this.#lay();
+    else await this.#react();
   }
 
   /** Bring point `id` into the middle, near enough to see what is around it and wide enough for `others`. */
@@ -66,7 +68,7 @@ export class Plot {
     const { x, y, z } = this.points;
     if (z) {
       const center = { x: this.#place(x, id), y: this.#place(y, id), z: this.#place(z, id) };
-      await this.plotly.relayout(this.node, { "scene.camera.center": center, "scene.camera.eye": { x: center.x + 0.5, y: center.y + 0.5, z: center.z + 0.35 } });
+      await this.plotly.relayout(this.node, { "scene.camera.center": center, "scene.camera.eye": { x: center.x + 0.8, y: center.y + 0.8, z: center.z + 0.55 } });
       return;
     }
     const { xaxis, yaxis } = this.node._fullLayout;
@@ -113,8 +115,10 @@ export class Plot {
     await this.plotly.restyle(this.node, { selectedpoints: [null] });
   }
 
-  resize() {
-    if (this.listening) this.plotly.Plots.resize(this.node);
+  async resize() {
+    if (!this.listening) return;
+    await this.plotly.Plots.resize(this.node);
+    this.#lay();
   }
 
   #trace({ ids, color, values }, amount) {
@@ -135,11 +139,10 @@ export class Plot {
     };
   }
 
-  #react() {
-    const overlay = this.#overlay();
-    this.written = overlay.at(-1).x; // the labels' places
-    const traces = [...this.traces, ...overlay];
-    return this.plotly.react(this.node, traces, this.#layout(), { displayModeBar: false, scrollZoom: true, responsive: true, doubleClick: "reset" });
+  async #react() {
+    const traces = [...this.traces, ...this.#marks()];
+    await this.plotly.react(this.node, traces, this.#layout(), CONFIG);
+    this.#lay();
   }
 
   #layout() {
@@ -158,50 +161,43 @@ export class Plot {
       uirevision: `points ${this.view}`,
       autosize: true,
     };
-    if (!this.flat) return { ...common, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2), aspectmode: "cube" } };
+    if (!this.flat) return { ...common, margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2), aspectmode: "cube" } };
     return { ...common, dragmode: this.dragmode, xaxis: axis(0), yaxis: { ...axis(1), scaleanchor: "x" } };
   }
 
-  /** Lines to neighbors, rings round the marked points, and labels where they don't overlap. */
-  #overlay() {
+  /** In three dimensions plotly draws the lines, the rings, and the one name: its own texts know a few tags. */
+  #marks() {
+    if (this.flat || !this.marked) return [];
     const { x, y, z } = this.points;
+    const { id, text, neighbors } = this.marked;
     const ink = isDark() ? "#f0f2f4" : "#15181c";
-    const type = z ? "scatter3d" : "scatter";
-    const at = (ids) => ({ x: ids.map((i) => x[i]), y: ids.map((i) => y[i]), ...(z && { z: ids.map((i) => z[i]) }) });
-    const base = { type, hoverinfo: "skip", showlegend: false };
-    const overlay = [];
-    const wanted = [...this.labels];
-    if (this.marked) {
-      const { id, text, neighbors } = this.marked;
-      const path = (axis) => neighbors.flatMap((other) => [axis[id], axis[other.id], null]);
-      const lines = { x: path(x), y: path(y), ...(z && { z: path(z) }) };
-      const rings = [id, ...neighbors.map((other) => other.id)];
-      overlay.push({ ...base, ...lines, mode: "lines", line: { color: ink, width: z ? 3 : 1.25 }, opacity: 0.7 });
-      overlay.push({ ...base, ...at(rings), mode: "markers", marker: { size: rings.map((_, n) => (n ? 9 : 14)), color: "rgba(0,0,0,0)", line: { color: ink, width: 2 }, symbol: z ? "circle" : rings.map((_, n) => (n ? "circle" : "diamond")) } });
-      wanted.unshift({ id, text }, ...(z ? [] : neighbors));
-    }
-    const placed = z ? wanted.slice(0, 1) : this.#withRoom(wanted);
-    overlay.push({ ...base, ...at(placed.map((one) => one.id)), mode: "text", text: placed.map((one) => (z ? unmarked : escaped)(brief(one.text, 28))), textposition: "top center", textfont: { color: ink, size: 13 } });
-    return overlay;
+    const base = { type: "scatter3d", hoverinfo: "skip", showlegend: false };
+    const path = (axis) => neighbors.flatMap((other) => [axis[id], axis[other.id], null]);
+    const rings = [id, ...neighbors.map((other) => other.id)];
+    const at = (axis) => rings.map((i) => axis[i]);
+    return [
+      { ...base, x: path(x), y: path(y), z: path(z), mode: "lines", line: { color: ink, width: 3 } },
+      {
+        ...base,
+        x: at(x),
+        y: at(y),
+        z: at(z),
+        mode: "markers+text",
+        marker: { size: rings.map((_, n) => (n ? 5 : 8)), color: "rgba(0,0,0,0)", line: { color: ink, width: 2 } },
+        text: rings.map((_, n) => (n ? "" : unmarked(brief(text, 28)))),
+        textposition: "top center",
+        textfont: { color: ink, size: 13 },
+      },
+    ];
   }
 
-  /** Of the labels those that overlap no earlier one, as the map now lies. */
-  #withRoom(labels) {
-    const axes = this.node._fullLayout;
-    const room = this.node.clientWidth - 60;
-    const range = axes?.xaxis && this.drawnView === this.view ? axes.xaxis.range : ends(this.points.x);
-    const scale = room / (range[1] - range[0] || 1);
-    const placed = [];
-    for (const label of labels) {
-      const [x, y] = [this.points.x[label.id] * scale, this.points.y[label.id] * scale];
-      const half = (LABEL_WIDTH * Math.min(28, [...label.text].length)) / 2;
-      if (placed.every((other) => Math.abs(other.x - x) > half + other.half + 4 || Math.abs(other.y - y) > LABEL_HEIGHT)) placed.push({ ...label, x, y, half });
-    }
-    return placed;
+  /** What lies over a flat map, where it now is. */
+  #lay(moving) {
+    if (this.flat) this.overlay.draw(this.node._fullLayout, this.points, this.marked, this.labels, moving);
+    else this.overlay.clear();
   }
 
   #listen() {
-    this.drawnView = this.view;
     if (this.listening) return;
     this.listening = true;
     const idOf = (point) => (point.curveNumber < this.groups.length ? this.groups[point.curveNumber].ids[point.pointNumber] : null);
@@ -214,18 +210,8 @@ export class Plot {
     this.node.on("plotly_selected", (event) => {
       if (event?.lassoPoints || event?.range) this.hears.onlasso(event.points.map(idOf).filter((id) => id !== null));
     });
-    let timer = null;
-    this.node.on("plotly_relayout", () => {
-      if (this.flying || !this.flat) return;
-      clearTimeout(timer);
-      timer = setTimeout(() => this.#relabel(), 120);
-    });
-  }
-
-  /** Other labels may have room at another scale; where none do there is nothing to draw. */
-  #relabel() {
-    const written = this.#overlay().at(-1).x;
-    if (String(written) !== String(this.written)) this.#react();
+    for (const name of ["plotly_relayouting", "plotly_relayout"]) this.node.on(name, (moving) => this.#lay(moving));
+    this.node.on("plotly_afterplot", () => this.#lay());
   }
 
   async #move(to, y) {
@@ -234,14 +220,12 @@ export class Plot {
     const from = [...xaxis.range];
     const fromY = (yaxis.range[0] + yaxis.range[1]) / 2;
     const start = performance.now();
-    this.flying = true;
     for (let share = still ? 1 : 0; share < 1; ) {
       await new Promise(requestAnimationFrame);
       share = Math.min(1, (performance.now() - start) / FLY_MS);
       const eased = 1 - (1 - share) ** 3;
       await this.#relayout([from[0] + (to[0] - from[0]) * eased, from[1] + (to[1] - from[1]) * eased], fromY + (y - fromY) * eased);
     }
-    this.flying = false;
     await this.#relayout(to, y);
   }
 
@@ -273,12 +257,12 @@ function ends(axis) {
   return [low, high];
 }
 
-/** Text that plotly's SVG labels show as it is. */
+/** A title as plotly shows it unread. */
 function escaped(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/** The same for its 3-D labels, which know tags but no entities: a tag with a gap is none. */
+/** The same for plotly's 3-D texts, which know tags but no entities: a tag with a gap is none. */
 function unmarked(text) {
   return text.replaceAll("<", "<\u200a");
 }

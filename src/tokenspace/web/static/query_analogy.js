@@ -11,7 +11,7 @@ import { answersUnder, columnNodes, columns, hitList, neighborLink } from "./swi
 
 const FIRST = { a: "man", b: "king", c: "woman" };
 const WIDTH = 340;
-const HEIGHT = 250;
+const HEIGHT = 284;
 const MARGIN = 46;
 
 /** See `QueryView`, which drives it. */
@@ -77,7 +77,7 @@ function picture(words, best, { points, axes, plane_share: share }, method) {
     svg("line", { x1: d[0], y1: d[1], x2: target[0], y2: target[1], class: "arrow-gap" }),
     svg("circle", { cx: target[0], cy: target[1], r: 6, class: "arrow-target" }),
     svg("text", { x: WIDTH / 2, y: HEIGHT - 6, "text-anchor": "middle", class: "axis" }, brief(axes[0], 52)),
-    svg("text", { x: 12, y: HEIGHT / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${HEIGHT / 2})`, class: "axis" }, brief(axes[1], 40)),
+    svg("text", { x: 12, y: HEIGHT / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${HEIGHT / 2})`, class: "axis" }, brief(axes[1], 52)),
     labels([[a, names.a], [b, names.b], [c, names.c], [d, names.d]]),
   );
   const formula = method === "3cosmul" ? "the target of 3CosAdd" : "b − a + c";

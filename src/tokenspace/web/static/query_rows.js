@@ -62,5 +62,5 @@ export class RowsQuery {
 
 function legend(largest) {
   const span = (text) => el("span", { class: "number" }, text);
-  return el("p", { class: "legend-line" }, span(fixed(-largest, 2)), el("span", { class: "signed-scale", "aria-hidden": "true" }), span(fixed(largest, 2)), " color of a number; blue below 0, orange above");
+  return el("p", { class: "legend-line" }, span(fixed(-largest, 2)), el("span", { class: "signed-scale", "aria-hidden": "true" }), span(fixed(largest, 2)));
 }
