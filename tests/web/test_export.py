@@ -309,6 +309,18 @@ def test_a_table_without_a_tokenizer_has_no_walks(opened):
     assert "no tokenizer" in page.inner_text("#walk")
 
 
+def test_what_cant_be_made_of_a_table_is_left_out_and_said(opened):
+    one = ts.Table(np.ones((1, 2), np.float32), ts.Vocab(["alone"], encoding="word"))
+    page, _, written, _ = opened(one)
+    assert (written.rows, written.left_out) == ("float32", None)
+    assert ask(page, "neighbors", q="alone")["hits"] == []
+    missing = ask(page, "table")["missing"]
+    for name, message in missing.items():
+        call, _, dims = name.partition("-")
+        assert ask(page, call, **({"dims": int(dims)} if dims else {}))["error"] == message
+    assert {"kept-2", "map-3"} <= set(missing)
+
+
 def test_nothing_is_written_where_something_is_wrong(table, tmp_path):
     with pytest.raises(CorpusError):
         export(Explorer(table), tmp_path / "x.html", texts=[" "])

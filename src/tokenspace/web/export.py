@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tokenspace.atomic import check_writable, replacing
-from tokenspace.errors import MissingExtra, ShapeError
+from tokenspace.errors import MissingExtra, ShapeError, TokenspaceError
 from tokenspace.geometry.nearest import nearest
 from tokenspace.geometry.rows import row_blocks
 from tokenspace.geometry.transform import Transform, View
@@ -62,17 +62,19 @@ def export(
     path: str | os.PathLike[str],
     texts: Sequence[str] = (TEXT,),
     neighbors: int | None = None,
-    limit: int = LIMIT,
+    limit: int | None = None,
     told: Told = lambda what, fraction: None,
 ) -> Written:
     """Write the page of ``explorer`` to ``path``, atomically.
 
     ``texts`` are walked under each recipe. The rows go along in their own type where they fit ``limit``
     bytes, as float16 where only that fits, else not at all. The ``neighbors`` nearest of each row go along
-    where the rows don't, or not exactly: by default 5, up to 60,000 rows. ``OutputError`` if the place can't
-    be written.
+    where the rows don't, or not exactly: by default 5, up to 60,000 rows. What can't be made of this table (a
+    map of one row, clusters without scikit-learn) is left out, and the page says why. ``OutputError`` if the
+    place can't be written.
     """
     check_writable(path)
+    limit = LIMIT if limit is None else limit
     rows, kind = _rows(explorer, limit)
     exact = rows is not None and rows.dtype == explorer.table.weight.dtype
     count = _neighbor_count(explorer, neighbors, exact)
@@ -80,12 +82,12 @@ def export(
     parts: dict[str, Answer | list[Answer]] = {}
     parts["tokens"] = explorer.tokens()
     parts["walks"] = walks = _walks(explorer, texts)
-    for dims in (2, 3):
-        parts[f"map-{dims}"] = _waited(partial(explorer.map, "pca", dims), f"the map in {dims}-D", told)
-    parts["clusters"] = _waited(explorer.clusters, "clusters", told)
-    for dims in (2, 3):
-        what = f"what the map in {dims}-D keeps"
-        parts[f"kept-{dims}"] = _waited(partial(explorer.kept, "pca", dims), what, told)
+    missing: dict[str, str] = {}
+    for name, (ask, what) in _slow(explorer).items():
+        try:
+            parts[name] = _waited(ask, what, told)
+        except TokenspaceError as error:
+            missing[name] = str(error)
     if count:
         parts["neighbors"] = _neighbors(explorer, count, told)
     directions = 0
@@ -94,7 +96,11 @@ def export(
         transform = Transform.of(explorer.table, center=True, remove=directions)
         parts["rows"] = {"dim": explorer.table.dim, "dtype": kind}
         parts["top"] = {"mean": packed(transform.mean), "directions": packed(transform.directions)}
-    parts["table"] = _facts(explorer, walks, directions, left_out, _summary(explorer, kind, count))
+    parts["table"] = {
+        **_facts(explorer, walks, directions, _summary(explorer, kind, count)),
+        "left_out": left_out,
+        "missing": missing,
+    }
     told("writing", None)
     with replacing(path) as fresh:
         with fresh.open("wb") as file:
@@ -124,10 +130,19 @@ def _neighbor_count(explorer: Explorer, asked: int | None, exact: bool) -> int:
 
 
 def _left_out(explorer: Explorer, limit: int, count: int) -> str:
-    size = explorer.table.weight.nbytes / 1e6
     without = "analogies, similarities, heat maps and switches are left out"
     near = f"neighbors are the {count} nearest by cosine" if count else "neighbors are left out, too"
-    return f"The rows ({size:,.0f} MB) pass this file's limit of {limit / 1e6:,.0f} MB: {without}, {near}."
+    return f"The rows ({megabytes(explorer.table.weight.nbytes)}) pass this file's limit of "
+        f"{megabytes(limit)}: {without}, {near}."
+
+
+def megabytes(size: int) -> str:
+    """
+    >>> megabytes(262_144_000), megabytes(16_000_000), megabytes(960)
+    ('262 MB', '16 MB', '0.00096 MB')
+    """
+    millions = size / 1e6
+    return f"{millions:,.0f} MB" if millions >= 100 else f"{millions:.3g} MB"
 
 
 def _summary(explorer: Explorer, kind: str | None, count: int) -> str:
@@ -141,9 +156,17 @@ def _summary(explorer: Explorer, kind: str | None, count: int) -> str:
     return f"a page in one file: {held}{near}; it has no tokenizer"
 
 
-def _facts(
-    explorer: Explorer, walks: list[Answer], directions: int, left_out: str | None, summary: str
-) -> Answer:
+def _slow(explorer: Explorer) -> dict[str, tuple[Callable[[], Answer | Running], str]]:
+    """The parts that take their time: what asks for each, and what it is."""
+    parts: dict[str, tuple[Callable[[], Answer | Running], str]] = {}
+    for dims in (2, 3):
+        parts[f"map-{dims}"] = partial(explorer.map, "pca", dims), f"the map in {dims}-D"
+        parts[f"kept-{dims}"] = partial(explorer.kept, "pca", dims), f"what the map in {dims}-D keeps"
+    parts["clusters"] = explorer.clusters, "clusters"
+    return parts
+
+
+def _facts(explorer: Explorer, walks: list[Answer], directions: int, summary: str) -> Answer:
     facts = explorer.facts()
     norms = explorer.norms().lengths
     examples = {(walk["text"], walk["pair"]): walk["recipe"] for walk in reversed(walks)}
@@ -157,7 +180,6 @@ def _facts(
             for (text, pair), recipe in reversed(examples.items())
         ],
         "limits": {**facts["limits"], "remove": directions},
-        "left_out": left_out,
         "within": WITHIN,
         "zero": np.flatnonzero(norms == 0).tolist(),
     }

@@ -73,7 +73,7 @@ const parts = new Map();
 function part(name) {
   if (!parts.has(name)) {
     const held = document.getElementById(`data-${name}`);
-    if (!held) throw new ApiError(`This file was written without this part (${name}); ${ELSEWHERE}`);
+    if (!held) throw new ApiError(part("table").missing[name] ?? `This file was written without this (${name}); ${ELSEWHERE}`);
     parts.set(name, JSON.parse(held.textContent));
   }
   return parts.get(name);
@@ -178,10 +178,11 @@ function analogy(given) {
   const asked = ["a", "b", "c"].map((name) => resolved(given[name], given[`${name}_id`]));
   const ids = asked.map((one) => one.ids[0]);
   const { hits, ...vectors } = rows().analogy(ids, k, method, center, remove);
+  if (!hits.length) throw new ApiError("The table has no fourth row that could answer the analogy.");
   return {
     hits: hitsOf(hits),
     words: { a: tokenOf(ids[0]), b: tokenOf(ids[1]), c: tokenOf(ids[2]) },
-    arrows: plane(vectors, hits.length ? rows().vector([hits[0].id], center, remove) : null),
+    arrows: plane(vectors, rows().vector([hits[0].id], center, remove)),
     settings: { method, center, remove, k },
   };
 }
