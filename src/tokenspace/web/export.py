@@ -132,8 +132,8 @@ def _neighbor_count(explorer: Explorer, asked: int | None, exact: bool) -> int:
 def _left_out(explorer: Explorer, limit: int, count: int) -> str:
     without = "analogies, similarities, heat maps and switches are left out"
     near = f"neighbors are the {count} nearest by cosine" if count else "neighbors are left out, too"
-    return f"The rows ({megabytes(explorer.table.weight.nbytes)}) pass this file's limit of "
-        f"{megabytes(limit)}: {without}, {near}."
+    size, most = megabytes(explorer.table.weight.nbytes), megabytes(limit)
+    return f"The rows ({size}) pass this file's limit of {most}: {without}, {near}."
 
 
 def megabytes(size: int) -> str:
