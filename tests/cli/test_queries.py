@@ -36,6 +36,28 @@ def test_neighbors_json_is_the_librarys_answer():
     assert hits == [{"token": h.token, "id": h.id, "score": number(h.score)} for h in expected]
 
 
+def test_the_switches_are_the_librarys():
+    table = ts.load("wordnet")
+    for options, switches in (
+        (["--remove", "2"], {"remove": 2}),
+        (["--center"], {"center": True}),
+        ([], {}),
+    ):
+        (hits,) = lines("neighbors", "cat", "-k", "3", *options)
+        assert [hit["id"] for hit in hits] == [
+            h.id for h in ts.geometry.neighbors(table, "cat", 3, **switches)
+        ]
+        (hits,) = lines("analogy", "man", "king", "woman", "-k", "3", *options)
+        expected = ts.geometry.analogy(table, "man", "king", "woman", 3, **switches)
+        assert [hit["score"] for hit in hits] == [number(hit.score) for hit in expected]
+        (result,) = lines("similarity", "cat", "dog", *options)
+        expected = ts.geometry.similarity(table, "cat", "dog", **switches)
+        for metric in ("cosine", "dot", "l2"):
+            assert result[metric] == number(getattr(expected, metric))
+            drawn = run("similarity", "cat", "dog", "--metric", metric, *options).stdout
+            assert drawn.startswith(f"{getattr(expected, metric):.4f}  ")
+
+
 def test_neighbors_in_the_terminal():
     assert run("neighbors", "three", "-k", "1").stdout == "0.7528  two\n"
 
@@ -57,7 +79,7 @@ def test_pieces_are_shown(minilm_folder):
     (result,) = lines("similarity", "unhappiness", "happiness", "-t", str(minilm_folder))
     assert result["a"] == ["un", "##ha", "##pp", "##iness"]
     assert result["b"] == ["happiness"]
-    assert set(result) == {"cosine", "a", "b"}
+    assert set(result) == {"cosine", "dot", "l2", "a", "b"}
     shown = run("similarity", "unhappiness", "happiness", "-t", str(minilm_folder)).stdout
     assert "unhappiness = mean(un ##ha ##pp ##iness)" in shown
     answer = run("neighbors", "unhappiness", "-t", str(minilm_folder))

@@ -5,6 +5,7 @@ from typing import Literal
 import click
 
 from tokenspace.cli.console import echo_json, json_option, k_option, note, number, shown, table_option, words
+from tokenspace.cli.switches import center_option, remove_option
 
 
 @click.command()
@@ -18,9 +19,17 @@ from tokenspace.cli.console import echo_json, json_option, k_option, note, numbe
     type=click.Choice(["3cosadd", "3cosmul"]),
     help="How candidates are scored.",
 )
+@center_option
+@remove_option
 @json_option
 def analogy(
-    abc: tuple[str, ...], source: str, k: int, method: Literal["3cosadd", "3cosmul"], as_json: bool
+    abc: tuple[str, ...],
+    source: str,
+    k: int,
+    method: Literal["3cosadd", "3cosmul"],
+    center: bool,
+    remove: int,
+    as_json: bool,
 ) -> None:
     """A is to B as C is to what? The rows nearest to B - A + C.
 
@@ -28,9 +37,9 @@ def analogy(
     """
     from tokenspace import formats, geometry
 
-    table = formats.load(source)
+    view = geometry.View(formats.load(source), center, remove)
     for a, b, c in words(abc, 3, "A B C"):
-        hits = geometry.analogy(table, a, b, c, k, method=method)
+        hits = geometry.analogy(view, a, b, c, k, method=method)
         if as_json:
             echo_json([{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits])
             continue

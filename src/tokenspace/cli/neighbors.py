@@ -15,20 +15,16 @@ from tokenspace.cli.console import (
     table_option,
     texts,
 )
+from tokenspace.cli.switches import center_option, metric_option, remove_option
 
 
 @click.command()
 @click.argument("token", nargs=-1)
 @table_option
 @k_option
-@click.option(
-    "--metric",
-    default="cosine",
-    show_default=True,
-    type=click.Choice(["cosine", "dot", "l2"]),
-    help="How nearness is measured.",
-)
-@click.option("--center", is_flag=True, help="Subtract the mean row first.")
+@metric_option
+@center_option
+@remove_option
 @json_option
 def neighbors(
     token: tuple[str, ...],
@@ -36,24 +32,25 @@ def neighbors(
     k: int,
     metric: Literal["cosine", "dot", "l2"],
     center: bool,
+    remove: int,
     as_json: bool,
 ) -> None:
     """The rows nearest to TOKEN's.
 
     A word that the vocabulary lacks is composed: the mean of the rows of its pieces. With no TOKEN, each
-    line of stdin is one.
+    line of stdin is one. The higher a score, the nearer: with l2 it is minus the distance.
     """
     from tokenspace import formats, geometry
 
-    table = formats.load(source)
+    view = geometry.View(formats.load(source), center, remove)
     for word in texts(token, "a TOKEN"):
-        query = geometry.resolve(table, word)
-        hits = geometry.neighbors(table, query.word, k, metric=metric, center=center)
+        query, vector = view.vector(word)
+        hits = geometry.neighbors(view, query.word, k, metric=metric)
         if len(query.ids) != 1:  # none: its n-grams are no rows of the table
             note(f"{shown(word)} = mean of the rows of {pieces_shown(query.tokens)}")
         elif not token and not as_json:
             note(f"{shown(word)}:")
-        if not query.vector.any():
+        if not vector.any():
             note(f"the row of {shown(word)} is all zeros: it has no direction, so every cosine with it is 0")
         if as_json:
             echo_json([{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, SupportsIndex
@@ -13,16 +12,17 @@ import numpy as np
 from tokenspace import __version__
 from tokenspace.errors import MissingExtra, ShapeError
 from tokenspace.geometry.cosine import unit_rows
-from tokenspace.geometry.projection import checked_seed
+from tokenspace.geometry.projection import checked_seed, stage
 from tokenspace.geometry.transform import Progress, View
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
 
-K = 14
-REMOVE = 0
+K = 16
+STARTS = 4
 NEAREST = 8  # tokens that tell what a cluster holds; the first three name it
-PASSES = 100  # at most
-FITTED = 2**26  # numbers that k-means works on: 256 MB; of a larger table it sees a sample of the rows
+PASSES = 50  # at most, of each start
+SETTLED = 1e-4  # the share of rows that still move when a start ends
+FITTED = 2**24  # numbers that the centers are found from: 64 MB; of a larger table, a sample of its rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Clusters:
     """Which cluster each row belongs to, the largest first.
 
     - ``labels``: (V,) int32; -1 for rows that no token names, and rows without a direction (all zeros)
-    - ``centers``: (K, D), each cluster's mean unit row, scaled to length 1
+    - ``centers``: (K, D), each cluster's mean unit row, weighted, and scaled to length 1
     - ``sizes``: (K,); ``nearest``: (K, 8) ids of its rows nearest to its center, -1 where it has fewer
     - ``names``: the first three of these tokens
     - ``seed``, ``settings``, ``versions``: what makes the same clusters again
@@ -51,15 +51,19 @@ def clusters(
     k: SupportsIndex = K,
     seed: SupportsIndex = 0,
     center: bool = True,
-    remove: SupportsIndex = REMOVE,
+    remove: SupportsIndex = 0,
     progress: Progress | None = None,
 ) -> Clusters:
-    """``k`` clusters of rows by direction: k-means (Lloyd 1982, begun by k-means++) on unit rows.
+    """``k`` clusters of rows by direction: spherical k-means (Dhillon & Modha 2001), of four starts by
+    k-means++ (Arthur & Vassilvitskii 2007) the one whose rows lie nearest to their centers.
 
-    Rows are first switched as in ``neighbors``. One thread, so that the same seed and versions give the same
-    clusters on the same machine. Of a table of more than 2^26 numbers the centers are found from a sample of
-    rows, drawn by the seed, and every row goes to the nearest. ``ShapeError`` for more clusters than rows;
-    ``MissingExtra`` without scikit-learn.
+    Rows are switched as in ``neighbors``. Most vocabularies count ids from the most frequent token on, so
+    that a row weighs 1 / √(1 + its place): a few hundred words make up most of a text, and without weights
+    the thousands of rare names and terms would leave them no cluster of their own.
+
+    The same seed and versions give the same clusters on the same machine. Of a table of more than 2^24
+    numbers the centers are found from a sample of rows, drawn by the seed, and every row goes to the nearest.
+    ``ShapeError`` for more clusters than rows; ``MissingExtra`` without scikit-learn.
 
     >>> from tokenspace.vocab import Vocab
     >>> rows = np.array([[1, 0.1], [0, 1], [1, 0], [0.1, 1], [1, 0]], np.float32)
@@ -75,7 +79,8 @@ def clusters(
     rng = np.random.default_rng(seed)
     room = max(FITTED // table.dim, count)
     fitted = usable if len(usable) <= room else np.sort(rng.choice(usable, room, replace=False))
-    centers = _centers(view.units(fitted), count, seed)
+    weights = (1 / np.sqrt(1 + np.searchsorted(usable, fitted))).astype(np.float32)
+    centers = _centers(view.units(fitted), weights, count, seed, progress)
     labels, near = _assigned(view, usable, centers, progress)
     order = np.argsort(-np.bincount(labels[usable], minlength=count), kind="stable")
     order = order[np.isin(order, labels[usable])]  # fewer distinct rows than clusters leave some empty
@@ -85,12 +90,18 @@ def clusters(
     nearest = _nearest(labels, near, len(order))
     return Clusters(
         labels=labels,
-        centers=unit_rows(centers[order]),
+        centers=centers[order],
         sizes=np.bincount(labels[usable]),
         nearest=nearest,
         names=tuple(", ".join(table.vocab[i] for i in ids[:3].tolist() if i >= 0) for ids in nearest),
         seed=seed,
-        settings={"k": count, "center": view.center, "remove": view.remove, "rows": len(fitted)},
+        settings={
+            "k": count,
+            "center": view.center,
+            "remove": view.remove,
+            "weights": "1/√(1 + place)",
+            "rows": len(fitted),
+        },
         versions={
             "tokenspace": __version__,
             "numpy": np.__version__,
@@ -108,17 +119,45 @@ def _usable(view: View) -> Int[Array, " rows"]:
     return np.flatnonzero(usable)
 
 
-def _centers(units: Float[Array, "N D"], k: int, seed: int) -> Float[Array, "K D"]:
+def _centers(
+    units: Float[Array, "N D"],
+    weights: Float[Array, " N"],
+    k: int,
+    seed: int,
+    progress: Progress | None,
+) -> Float[Array, "K D"]:
+    """The unit centers of the best start: the one with the largest weighted sum of cosines."""
     try:
-        from sklearn.cluster import KMeans
-        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.cluster import kmeans_plusplus
         from threadpoolctl import threadpool_limits
     except ImportError:
         raise MissingExtra("clusters", "look") from None
-    with threadpool_limits(limits=1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-        means = KMeans(k, n_init=1, max_iter=PASSES, random_state=seed, copy_x=False).fit(units)
-    return means.cluster_centers_
+    best, best_sum = np.empty(0, np.float32), -np.inf
+    with threadpool_limits(limits=1):  # sums in one order, whatever the machine's cores
+        for start in range(STARTS):
+            first, _ = kmeans_plusplus(units, k, sample_weight=weights, random_state=(seed + start) % 2**32)
+            centers, total = _settled(units, weights, unit_rows(first))
+            if total > best_sum:
+                best, best_sum = centers, total
+            stage(progress, 0, 0.9)(start + 1, STARTS)
+    return best
+
+
+def _settled(
+    units: Float[Array, "N D"], weights: Float[Array, " N"], centers: Float[Array, "K D"]
+) -> tuple[Float[Array, "K D"], float]:
+    """Where ``centers`` come to rest when each moves to the mean of its rows, again and again."""
+    every = np.arange(len(units))
+    labels = np.full(len(units), -1)
+    for _ in range(PASSES):
+        cosines = units @ centers.T
+        before, labels = labels, cosines.argmax(axis=1)
+        if np.count_nonzero(labels != before) <= SETTLED * len(units):
+            break
+        members = np.zeros_like(cosines)
+        members[every, labels] = weights
+        centers = unit_rows(members.T @ units)
+    return centers, float((cosines.max(axis=1) * weights).sum(dtype=np.float64))
 
 
 def _assigned(
@@ -127,15 +166,11 @@ def _assigned(
     """The nearest center of each row, -1 for those that have none, and the row's cosine with it."""
     rows = len(view.table)
     labels, near = np.full(rows, -1), np.full(rows, -np.inf, np.float32)
-    half_squares = np.einsum("kd,kd->k", centers, centers) / 2
-    lengths = np.sqrt(np.maximum(2 * half_squares, np.finfo(np.float32).tiny))
     for start, units in view.unit_blocks():
-        products = units @ centers.T
-        found = (products - half_squares).argmax(axis=1)
-        labels[start : start + len(units)] = found
-        near[start : start + len(units)] = products[np.arange(len(units)), found] / lengths[found]
-        if progress is not None:
-            progress(start + len(units), rows)
+        cosines = units @ centers.T
+        labels[start : start + len(units)] = cosines.argmax(axis=1)
+        near[start : start + len(units)] = cosines.max(axis=1)
+        stage(progress, 0.9, 1)(start + len(units), rows)
     without = np.ones(rows, bool)
     without[usable] = False
     labels[without] = -1
