@@ -96,6 +96,9 @@ def added_tokens(folder: Path) -> dict[int, Added]:
     added = dict(sorted(found))
     if len(added) < len(found) or len({token.content for token in added.values()}) < len(found):
         raise CheckpointError(f"{file} adds a token twice, or two with one id; each needs an id of its own")
+    for i, token in added.items():
+        if any("\ud800" <= character <= "\udfff" for character in token.content):
+            raise CheckpointError(f"{file} adds {token.content!r} as id {i:,}: half a character is no token")
     return added
 
 

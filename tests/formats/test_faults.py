@@ -47,7 +47,7 @@ def written_and_read(made: ts.Table, name: str, folder) -> ts.Table | None:
     """The table as the format gives it back, equal to ``made``; None if it is refused. Nothing is lost."""
     path = Path(tempfile.mkdtemp(dir=folder), "t")
     ts.save(table("old"), path, name)
-    if path.is_dir():  # which is not replaced
+    if len(on_disk(path.parent)) > 1:  # several files are not replaced: they can't be at once
         path = path.with_name("new")
     before = on_disk(path.parent)
     try:
