@@ -6,7 +6,7 @@ import pytest
 
 import tokenspace as ts
 from tokenspace import geometry
-from tokenspace.errors import ShapeError, TokenIdError, VocabError
+from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.geometry.kept import kept
 from tokenspace.geometry.projection import project
 from tokenspace.plots import Heatmap, Norms
@@ -261,6 +261,19 @@ def test_honesty_is_the_librarys(odd):
     assert np.float32(answer["mean"]) == np.float32(measured.mean)
     assert (answer["k"], answer["measured"]) == (4, 16)
     assert as_json(answer)
+
+
+def test_a_warm_explorer_has_read_the_rows(odd):
+    odd.warm()
+    for thread in threading.enumerate():
+        if thread.name == "tokenspace warm-up":
+            thread.join(30)
+    assert odd._norms is not None
+    assert odd._views.under()._kept.keys() == {"rows", "unit"}
+    broken = Explorer(ts.Table(np.full((2, 2), np.nan, np.float32), ts.Vocab(["a", "b"])))
+    broken.warm()  # says nothing; who asks is told
+    with pytest.raises(TableFormatError, match="NaN"):
+        broken.neighbors("a")
 
 
 def test_views_are_made_once_and_the_oldest_goes(odd):

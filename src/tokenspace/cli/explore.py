@@ -76,6 +76,7 @@ def _serve(explorer: Explorer, host: str, port: int, no_browser: bool) -> None:
             note(f"{host} is more than this machine: whoever reaches it over the network can read this table")
         click.echo(f"{url}  (Ctrl-C ends it)")
         sys.stdout.flush()
+        explorer.warm()
         if not no_browser and _has_display():
             webbrowser.open(url)
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn hands the signal on when it has ended

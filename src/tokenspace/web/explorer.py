@@ -6,6 +6,7 @@ Words, ids and numbers arrive as a person or a stranger sent them: each method c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tokenspace import __version__, formats
-from tokenspace.errors import CheckpointError, ShapeError, VocabError
+from tokenspace.errors import CheckpointError, ShapeError, TokenspaceError, VocabError
 from tokenspace.geometry.analogy import Method
 from tokenspace.geometry.clusters import Clusters, K, clusters
 from tokenspace.geometry.compose import Resolved, resolve
@@ -56,7 +57,7 @@ class Explorer:
 
     >>> explorer = Explorer.open("wordnet")
     >>> [hit["token"] for hit in explorer.neighbors("king", k=2)["hits"]]
-    ['kings', 'queen']
+    ['assyria', 'judah']
     """
 
     def __init__(
@@ -96,6 +97,19 @@ class Explorer:
         named = source in formats.BUILT_IN or str(source).startswith("hf:")
         name = str(source) if named else place.absolute().name
         return cls(table, own, name, recipe, seed, note)
+
+    def warm(self) -> None:
+        """Read what the page and the first query need, in a thread, before it is asked for.
+
+        What is wrong with a table is told to who asks.
+        """
+
+        def read() -> None:
+            with contextlib.suppress(TokenspaceError):
+                self.norms()
+                self.neighbors(0, k=1)
+
+        threading.Thread(target=read, name="tokenspace warm-up", daemon=True).start()
 
     def facts(self) -> Answer:
         """What the table is."""
