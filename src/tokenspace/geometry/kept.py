@@ -80,14 +80,14 @@ def kept(
     asked = named
     if len(named) > limit:
         asked = np.sort(np.random.default_rng(seed).choice(named, min(SAMPLE, limit), replace=False))
-    true = nearest(view, asked, k, metric, progress=stage(progress, 0, 0.9)).ids
+    true = nearest(view, asked, k, metric, progress=stage(progress, 0.0, 0.9)).ids
     drawn = _on_map(projection.coordinates, named, asked, k)
     share = np.full(rows, np.nan, np.float32)
     for start in range(0, len(asked), max(1, 2**22 // k**2)):
         part = slice(start, start + max(1, 2**22 // k**2))
         both = (true[part, :, None] == drawn[part, None, :]).any(axis=2)
         share[asked[part]] = both.sum(axis=1) / k
-    stage(progress, 0.9, 1)(1, 1)
+    stage(progress, 0.9, 1.0)(1, 1)
     return Kept(share, k, metric, len(asked), seed)
 
 

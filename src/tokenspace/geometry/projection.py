@@ -173,7 +173,7 @@ def tsne(
     import openTSNE
     from openTSNE.nearest_neighbors import PrecomputedNeighbors
 
-    found, distances, space = _neighborhoods(view, int(3 * perplexity), stage(progress, 0, 0.4))
+    found, distances, space = _neighborhoods(view, int(3 * perplexity), stage(progress, 0.0, 0.4))
     affinities = openTSNE.affinity.PerplexityBasedNN(
         perplexity=perplexity, knn_index=PrecomputedNeighbors(found, distances), n_jobs=1
     )
@@ -223,7 +223,7 @@ def umap(
     _needed("umap")
     import umap as umap_learn
 
-    found, distances, space = _neighborhoods(view, count - 1, stage(progress, 0, 0.5))
+    found, distances, space = _neighborhoods(view, count - 1, stage(progress, 0.0, 0.5))
     itself = np.arange(len(view.table))[:, None]
     start = pca(view, dims).coordinates
     with warnings.catch_warnings():
