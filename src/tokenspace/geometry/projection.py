@@ -298,7 +298,7 @@ class _Iterations:
         self._progress(self._done + iteration, self._total)
 
 
-def stage(progress: Progress | None, first: float, last: float) -> Progress:
+def stage(progress: Progress | None, first: float | int, last: float | int) -> Progress:
     """A part of the work, from ``first`` to ``last`` of it, told as steps of ``STEPS``."""
 
     def tell(done: int, total: int) -> None:
