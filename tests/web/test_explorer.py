@@ -7,6 +7,7 @@ import pytest
 import tokenspace as ts
 from tokenspace import geometry
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
+from tokenspace.geometry.clusters import K
 from tokenspace.geometry.kept import kept
 from tokenspace.geometry.projection import project
 from tokenspace.plots import Heatmap, Norms
@@ -61,6 +62,7 @@ def test_facts(built_in):
     assert {"label": "objective", "value": "skip-gram with negative sampling"} in facts["provenance"]
     assert facts["methods"]["pca"] is True
     assert facts["kinds"] == list(KINDS)
+    assert facts["defaults"] == {"clusters": K}
 
 
 def test_a_checkpoint_is_opened_with_its_own_layer(minilm_folder):

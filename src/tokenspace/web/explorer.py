@@ -133,6 +133,7 @@ class Explorer:
             "plotly": has_plotly(),
             "offline": False,
             "examples": [],
+            "defaults": {"clusters": min(K, len(table))},
             "limits": {
                 "text": walks.LONGEST_TEXT,
                 "tokens": walks.MOST_TOKENS,
