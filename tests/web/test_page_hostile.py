@@ -51,6 +51,9 @@ def test_in_a_query(visit, hostile_site):
     assert sorted(names) == sorted(expected(token, 24) for token in others)
     assert page.get_by_label("Word or token").input_value() == hostile.TOKENS[0]
     nothing_was_obeyed(page)
+    page = visit(hostile_site, view="query", ask="neighbors", id=2, k=size)
+    page.wait_for_selector("#query .numbers td")
+    assert page.get_by_label("Word or token").input_value() == r"'line\nbreak'"
 
 
 def test_a_right_to_left_token_does_not_turn_its_line(visit, hostile_site):

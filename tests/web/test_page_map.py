@@ -78,6 +78,17 @@ def test_a_token_found_is_flown_to_with_its_neighbors(visit, site):
     np.testing.assert_allclose(to, places, atol=0.5)
 
 
+def test_enter_finds_what_was_typed_whole(visit, small_site):
+    page = open_map(visit, small_site)
+    page.get_by_label("Find a token").fill("king")
+    page.keyboard.press("Enter")
+    chosen(page, "king")
+    page.get_by_label("Find a token").fill("qqqq")
+    page.get_by_role("button", name="Find").click()
+    page.wait_for_selector("#map .progress-line.error")
+    assert "qqqq" in page.locator("#map .progress-line").inner_text()
+
+
 def test_a_point_tells_its_token_and_is_chosen_by_a_click(visit, small_site):
     king = small_site.table.vocab.id("king")
     page = open_map(visit, small_site, id=king)

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { el, fill } from "./dom.js";
-import { tokenNode } from "./shown.js";
+import { shown, tokenNode } from "./shown.js";
 
 const PAUSE_MS = 120; // of typing, before the server is asked
 const PROPOSALS = 12;
@@ -46,9 +46,9 @@ export class TokenField {
     return { word: this.input.value, id: this.id };
   }
 
-  /** Show a word or token, without asking for proposals. */
+  /** Show a word, or the token `id` (whose id is asked for, so that it may stand there made visible). */
   set(word, id = null) {
-    this.input.value = word;
+    this.input.value = id === null ? word : shown(word);
     this.id = id;
     this.#close();
   }

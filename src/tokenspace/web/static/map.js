@@ -47,7 +47,7 @@ export class MapView {
     this.node = el(
       "div",
       { class: "map" },
-      el("form", { class: "ask", onsubmit }, this.search.node, field("Projection", this.method), field("Dimensions", this.dims), field("Seed", this.seed), field("Color", this.color), this.kField),
+      el("form", { class: "ask", onsubmit }, this.search.node, el("button", { type: "submit" }, "Find"), field("Projection", this.method), field("Dimensions", this.dims), field("Seed", this.seed), field("Color", this.color), this.kField),
       el("div", { class: "map-body" }, el("div", { class: "map-frame" }, this.#tools(), this.stage, this.tip, this.caption), el("div", { class: "map-side" }, Object.values(this.sides))),
     );
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.points && this.#draw());

@@ -40,7 +40,7 @@ export function gradientPicture(walk, width) {
       svg("text", { x: x.to, y: y + 4.5, "text-anchor": "middle", class: "sum-sign" }, "+"),
     ];
     const still = row.gradient === 0;
-    const label = narrow ? `${brief(row.token, 10)} ` : `row ${count(row.id)}  ${brief(row.token, 18)} `;
+    const label = narrow ? `${brief(row.token, 8)} ` : `row ${count(row.id)}  ${brief(row.token, 18)} `;
     const length = still ? "no gradient" : `‖g‖ ${fixed(row.gradient, 3)}`;
     const cosine = narrow || still ? "" : `   cosine before and after ${fixed(row.cosine, 4)}`;
     return [paths, sign, svg("text", { x: x.to + 16, y: y + 4, class: `strip-label ${sums ? "again" : ""}` }, label, svg("tspan", { class: "soft" }, length + cosine))];

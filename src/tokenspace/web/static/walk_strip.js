@@ -25,7 +25,7 @@ export function strip(walk, table, { width, norms, first, tokens }) {
   const picked = [...new Set(shownTokens.map((token) => token.id))].sort((a, b) => a - b);
   const height = Math.max(300, TOP + ROW * Math.max(shownTokens.length, picked.length) + 20);
   const narrow = width < 560;
-  const x = narrow ? { token: 82, left: 124, right: 166, row: 206 } : { token: 170, left: 280, right: 350, row: 460 };
+  const x = narrow ? { token: 82, left: 118, right: 154, row: 188 } : { token: 170, left: 280, right: 350, row: 460 };
   const place = (id) => TOP + ((id + 0.5) / table.rows) * (height - TOP - 18);
   const tokenY = spread(shownTokens.length, height);
   const rowY = dodge(picked.map(place), height);
@@ -110,12 +110,12 @@ function rowOut(id, place, y, x, walk, width, times) {
 }
 
 function firstCell(x) {
-  return x.row + (x.row > 300 ? 92 : 72);
+  return x.row + (x.row > 300 ? 92 : 84);
 }
 
 /** How many numbers of a row there is room for. */
 function cellsIn(width, x, dim) {
-  return Math.min(dim, Math.max(4, Math.floor((width - firstCell(x) - 4) / CELL)));
+  return Math.min(dim, Math.max(3, Math.floor((width - firstCell(x) - 4) / CELL)));
 }
 
 function curve(x1, y1, x2, y2) {
