@@ -13,13 +13,15 @@ from tokenspace import __version__
 from tokenspace.errors import MissingExtra, ShapeError
 from tokenspace.geometry.cosine import unit_rows
 from tokenspace.geometry.projection import checked_seed, stage
+from tokenspace.geometry.rows import row_blocks
 from tokenspace.geometry.transform import Progress, View
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
 
-K = 16
-STARTS = 4
+K = 20
+STARTS = 10
 NEAREST = 8  # tokens that tell what a cluster holds; the first three name it
+FREQUENT = 4  # a name is chosen from this part of the rows, the first: words that people know
 PASSES = 50  # at most, of each start
 SETTLED = 1e-4  # the share of rows that still move when a start ends
 FITTED = 2**24  # numbers that the centers are found from: 64 MB; of a larger table, a sample of its rows
@@ -31,7 +33,8 @@ class Clusters:
 
     - ``labels``: (V,) int32; -1 for rows that no token names, and rows without a direction (all zeros)
     - ``centers``: (K, D), each cluster's mean unit row, weighted, and scaled to length 1
-    - ``sizes``: (K,); ``nearest``: (K, 8) ids of its rows nearest to its center, -1 where it has fewer
+    - ``sizes``: (K,); ``nearest``: (K, 8) of its rows nearest to its center, -1 where it has fewer:
+      of the quarter of its rows that stand first in the table, since tokens further on are rare
     - ``names``: the first three of these tokens
     - ``seed``, ``settings``, ``versions``: what makes the same clusters again
     """
@@ -54,7 +57,7 @@ def clusters(
     remove: SupportsIndex = 0,
     progress: Progress | None = None,
 ) -> Clusters:
-    """``k`` clusters of rows by direction: spherical k-means (Dhillon & Modha 2001), of four starts by
+    """``k`` clusters of rows by direction: spherical k-means (Dhillon & Modha 2001), of ten starts by
     k-means++ (Arthur & Vassilvitskii 2007) the one whose rows lie nearest to their centers.
 
     Rows are switched as in ``neighbors``. Most vocabularies count ids from the most frequent token on, so
@@ -69,7 +72,7 @@ def clusters(
     >>> rows = np.array([[1, 0.1], [0, 1], [1, 0], [0.1, 1], [1, 0]], np.float32)
     >>> found = clusters(Table(rows, Vocab(["cat", "two", "dog", "one", "cow"])), k=2, center=False)
     >>> found.labels, found.names
-    (array([0, 1, 0, 1, 0], dtype=int32), ('dog, cow, cat', 'one, two'))
+    (array([0, 1, 0, 1, 0], dtype=int32), ('dog, cow, cat', 'two, one'))
     """
     count, seed = _count(k), checked_seed(seed)
     view = View(table, center, remove)
@@ -111,10 +114,11 @@ def clusters(
 
 
 def _usable(view: View) -> Int[Array, " rows"]:
-    """The ids of the rows that a token names and that have a direction."""
-    usable = np.zeros(len(view.table), bool)
-    for start, rows in view.blocks():
-        usable[start : start + len(rows)] = rows.any(axis=1)
+    """The ids of the rows that a token names and that have a direction, switched or not."""
+    usable = np.ones(len(view.table), bool)
+    for blocks in (view.blocks(), row_blocks(view.table)):
+        for start, rows in blocks:
+            usable[start : start + len(rows)] &= rows.any(axis=1)
     usable[view.table.vocab.placeholders()] = False
     return np.flatnonzero(usable)
 
@@ -135,7 +139,9 @@ def _centers(
     best, best_sum = np.empty(0, np.float32), -np.inf
     with threadpool_limits(limits=1):  # sums in one order, whatever the machine's cores
         for start in range(STARTS):
-            first, _ = kmeans_plusplus(units, k, sample_weight=weights, random_state=(seed + start) % 2**32)
+            first, _ = kmeans_plusplus(
+                units, k, sample_weight=weights, random_state=(STARTS * seed + start) % 2**32
+            )
             centers, total = _settled(units, weights, unit_rows(first))
             if total > best_sum:
                 best, best_sum = centers, total
@@ -181,6 +187,7 @@ def _nearest(labels: Int[Array, " V"], near: Float[Array, " V"], k: int) -> Int[
     nearest = np.full((k, NEAREST), -1, np.int32)
     for label in range(k):
         ids = np.flatnonzero(labels == label)
+        ids = ids[: max(len(ids) // FREQUENT, min(len(ids), NEAREST))]
         best = ids[np.lexsort((ids, -near[ids]))[:NEAREST]]
         nearest[label, : len(best)] = best
     return nearest

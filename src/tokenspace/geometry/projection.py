@@ -12,7 +12,7 @@ import operator
 import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Literal, SupportsIndex, get_args
+from typing import Any, Literal, SupportsFloat, SupportsIndex, get_args
 
 import numpy as np
 
@@ -150,7 +150,7 @@ def tsne(
     table: Table | View,
     dims: SupportsIndex = 2,
     seed: SupportsIndex = 0,
-    perplexity: float = 30.0,
+    perplexity: SupportsFloat = 30.0,
     iterations: SupportsIndex = 750,
     center: bool = False,
     remove: SupportsIndex = 0,
@@ -164,7 +164,7 @@ def tsne(
     """
     dims, seed, iterations = _dims(dims), checked_seed(seed), _positive("iterations", iterations)
     view = seen(table, center, remove)
-    room = (len(view.table) - 1) / 3
+    perplexity, room = float(perplexity), (len(view.table) - 1) / 3
     if not 1 <= perplexity <= room:
         raise ShapeError(
             f"perplexity must lie from 1 to {room:.4g}, a third of the other rows; found {perplexity}"
@@ -195,7 +195,7 @@ def tsne(
         embedding.optimize(
             count, inplace=True, verbose=False, callbacks=report, callbacks_every_iters=10, **how
         )
-    settings = {"perplexity": float(perplexity), "iterations": iterations, "neighbors_in": space}
+    settings = {"perplexity": perplexity, "iterations": iterations, "neighbors_in": space}
     return _neighborly("tsne", view, np.asarray(embedding), seed, settings)
 
 
@@ -204,7 +204,7 @@ def umap(
     dims: SupportsIndex = 2,
     seed: SupportsIndex = 0,
     neighbors: SupportsIndex = 15,
-    min_dist: float = 0.1,
+    min_dist: SupportsFloat = 0.1,
     center: bool = False,
     remove: SupportsIndex = 0,
     progress: Progress | None = None,
@@ -218,10 +218,13 @@ def umap(
     view = seen(table, center, remove)
     if not 2 <= count < len(view.table):
         raise ShapeError(f"neighbors must lie from 2 to {len(view.table) - 1:,}, found {count:,}")
+    min_dist = float(min_dist)
     if not 0 <= min_dist <= 1:
         raise ShapeError(f"min_dist must lie from 0 to 1, found {min_dist}")
     _needed("umap")
-    import umap as umap_learn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)  # that it lacks TensorFlow for another class
+        import umap as umap_learn
 
     found, distances, space = _neighborhoods(view, count - 1, stage(progress, 0.0, 0.5))
     itself = np.arange(len(view.table))[:, None]
@@ -241,7 +244,7 @@ def umap(
         coordinates = reducer.fit_transform(start)  # with neighbors given, only its number of rows counts
     if progress is not None:
         progress(STEPS, STEPS)
-    settings = {"neighbors": count, "min_dist": float(min_dist), "neighbors_in": space}
+    settings = {"neighbors": count, "min_dist": min_dist, "neighbors_in": space}
     return _neighborly("umap", view, coordinates, seed, settings)
 
 

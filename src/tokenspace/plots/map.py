@@ -107,6 +107,7 @@ class Map:
             "template": "none",
             "title": {"text": f"{first}<br><sup>{''.join(others).rstrip(')')}</sup>"},
             "hovermode": "closest",
+            "height": 750,
             "legend": {"itemsizing": "constant"},
         }
         axes = dict(zip(("xaxis", "yaxis", "zaxis"), self.projection.axes, strict=False))
