@@ -19,6 +19,7 @@ from tokenspace.cli.explore import explore
 from tokenspace.cli.heatmap import heatmap
 from tokenspace.cli.inspect import inspect
 from tokenspace.cli.loss import loss
+from tokenspace.cli.map import map_
 from tokenspace.cli.neighbors import neighbors
 from tokenspace.cli.norms import norms
 from tokenspace.cli.params import params
@@ -91,6 +92,7 @@ for _verb in (
     analogy,
     similarity,
     evaluate,
+    map_,
     heatmap,
     norms,
     explore,
