@@ -5,7 +5,7 @@ from rich.console import Console
 import tokenspace as ts
 from tokenspace.errors import ShapeError
 from tokenspace.geometry import Projection, View, clusters, kept, pca
-from tokenspace.plots import Map
+from tokenspace.plots import Map, write_page
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
@@ -120,6 +120,15 @@ def test_a_real_table_and_its_view():
     assert figure.layout.scene.xaxis.title.text.startswith("PC 2 (")
     view = View(table, remove=1)
     assert Map.of(view).projection.axes[0] == figure.layout.scene.xaxis.title.text
+
+
+@pytest.mark.parametrize(("dims", "evaluates"), [(2, True), (3, False)])
+def test_a_page_may_evaluate_only_where_points_on_a_plane_need_it(rng, tmp_path, dims, evaluates):
+    table = random_table(rng)
+    write_page(Map.of(table, pca(table, dims)).figure(), tmp_path / "map.html", "a map")
+    head = (tmp_path / "map.html").read_text().split("<body>")[0]
+    assert ("script-src 'unsafe-inline' 'unsafe-eval';" in head) == evaluates
+    assert ("script-src 'unsafe-inline';" in head) != evaluates
 
 
 def test_what_is_refused(rng):

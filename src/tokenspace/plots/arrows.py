@@ -123,6 +123,7 @@ class Arrows:
             xaxis={"title": self.axes[0], "zeroline": False},
             yaxis={"title": self.axes[1], "zeroline": False, "scaleanchor": "x", "automargin": True},
             legend={"orientation": "h", "y": -0.2},
+            height=600,
         )
         return figure
 

@@ -113,7 +113,7 @@ class Map:
         axes = dict(zip(("xaxis", "yaxis", "zaxis"), self.projection.axes, strict=False))
         if self.projection.dims == 3:
             layout["scene"] = {name: {"title": {"text": label}} for name, label in axes.items()}
-            layout["scene"]["aspectmode"] = "data"
+            layout["scene"] |= {"aspectmode": "data", "camera": {"eye": {"x": 1.6, "y": 1.6, "z": 1.2}}}
         else:
             layout |= {name: {"title": {"text": label}, "zeroline": False} for name, label in axes.items()}
             layout["yaxis"] |= {"scaleanchor": "x", "automargin": True}

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 # The browser itself is told to fetch nothing; plotly sets styles and makes images from its own data.
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "font-src data:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'unsafe-inline'{evaluation}; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
 )
 # Its buttons are named, since plotly's own choice has one that sends the chart to its maker's server.
 _CONFIG = {
@@ -66,8 +66,10 @@ def write_page(figure: plotly.graph_objects.Figure, path: str | os.PathLike[str]
     """
     from plotly.offline import get_plotlyjs
 
+    # plotly draws points on a plane by WebGL code that it puts together itself
+    evaluates = any(trace.type == "scattergl" for trace in figure.data)
     page = _PAGE.format(
-        policy=_POLICY,
+        policy=_POLICY.format(evaluation=" 'unsafe-eval'" if evaluates else ""),
         title=html.escape(title),
         figure=figure.to_json().replace("<", "\\u003c"),  # no token can end the script element
         plotly=get_plotlyjs(),
