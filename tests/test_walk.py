@@ -190,7 +190,9 @@ def test_a_rows_gradient_is_the_sum_of_what_its_positions_hand_it(saved):
         for row in moved.rows:
             summed = moved.by_position[row.positions].sum(axis=0)
             assert np.linalg.norm(summed) == pytest.approx(row.gradient, rel=1e-5, abs=1e-9)
-        assert pipeline.gradient(walk) == moved  # nothing of it stays in the layer
+        assert pipeline.gradient(walk) == moved
+        left = pipeline.layer.gradients().values()
+        assert not any(gradient.any() for gradient in left)  # nothing of it stays in the layer
 
 
 def test_padding_hands_its_row_nothing(saved):

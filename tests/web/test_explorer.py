@@ -281,9 +281,11 @@ def test_a_warm_explorer_has_read_the_rows(odd):
 def test_views_are_made_once_and_the_oldest_goes(odd):
     views = Views(odd.table, limit=2 * 8 * odd.table.weight.size)
     first = views.under()
-    assert views.under(True, 0).held
+    second = views.under(True, 0)
+    assert second.held
     assert views.under() is first
     views.under(False, 1)  # the third: what was asked for longest ago goes
     assert views.under() is first
+    assert views.under(True, 0) is not second
     assert views.under(True, 1) is views.under(False, 1)
     assert not Views(odd.table, limit=1).under().held
