@@ -143,3 +143,12 @@ def test_html_tells_what_it_leaves_out(table, tmp_path, monkeypatch):
     result = run(table, "--html", tmp_path / "page.html")
     assert result.stderr.startswith("The rows (0.00096 MB) pass this file's limit of 0.0004 MB: analogies")
     assert ": 40 tokens, the 5 nearest of each; " in result.stdout
+
+
+def test_neither_the_library_nor_another_verb_imports_the_server():
+    code = (
+        "import sys, tokenspace, tokenspace.cli, tokenspace.geometry, tokenspace.walk;"
+        "print([name for name in ('starlette', 'uvicorn', 'asyncio') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
