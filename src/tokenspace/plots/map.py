@@ -31,7 +31,8 @@ HEIGHT = 20  # lines of the drawing in a terminal
 _SHADES = " ·░▒▓█"
 _PALETTE = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#e07b00", "#8c564b", "#7f7f7f",
-    "#17becf", "#6a51a3", "#b5bd3c", "#c51b8a", "#2f6f4f", "#d9a441", "#393b79",
+    "#17becf", "#6a51a3", "#b5bd3c", "#c51b8a", "#2f6f4f", "#d9a441", "#393b79", "#ff9da7", "#00a087",
+    "#a03010", "#b0a0e0",
 )  # fmt: skip
 _SCALES = {"norm": "length of the row", "kept": "share of neighbors kept"}
 
