@@ -26,11 +26,6 @@ def as_shown(rows, start, columns):
     return [[written(float(x)) for x in row[start : start + columns]] for row in rows]
 
 
-def step(page, name):
-    page.get_by_role("button", name=name, exact=True).click()
-    page.wait_for_selector(f"#walk h2:text-is('{name}')")
-
-
 def test_each_token_has_the_librarys_id(visit, site, walked):
     page = visit(site, view="walk", text=TEXT, step="ids")
     page.wait_for_selector("#walk .cards")
@@ -95,8 +90,10 @@ def test_a_pair_has_two_segments(visit, minilm_site):
 
 def test_a_table_without_segments_of_its_own_says_that_they_are_random(visit, builtin_site):
     page = visit(builtin_site, view="walk", text=TEXT, recipe="bert", step="segment")
+    lines(page)
     assert "drawn at random, untrained" in page.locator("#walk .panel").inner_text()
     page = visit(builtin_site, view="walk", text=TEXT, step="position")
+    lines(page)
     assert "random" not in page.locator("#walk .panel").inner_text()
 
 
@@ -145,6 +142,7 @@ def test_one_token_has_no_gradient_and_says_why(visit, builtin_site):
 
 def test_steps_go_on_by_button_key_and_play(visit, builtin_site):
     page = visit(builtin_site, fresh=True, view="walk", text=TEXT)
+    page.wait_for_selector("#walk .chips")
     page.clock.install()
     heading = page.locator("#walk h2")
     page.get_by_role("button", name="Step →").click()

@@ -45,7 +45,9 @@ export function loadPlotly() {
     script.onerror = () => {
       restore();
       script.remove(); // so that the next try loads it anew
-      reject(new ApiError("The map is drawn by plotly, which is not installed: pip install 'tokenspace[look]'."));
+      reject(
+        new ApiError("The map is drawn by plotly, which is not installed: pip install 'tokenspace[look]'."),
+      );
     };
     document.head.append(script);
   });
@@ -59,7 +61,8 @@ export function loadPlotly() {
  */
 function withoutStyles() {
   const create = document.createElement;
-  document.createElement = (tag, ...more) => create.call(document, tag === "style" ? "template" : tag, ...more);
+  document.createElement = (tag, ...more) =>
+    create.call(document, tag === "style" ? "template" : tag, ...more);
   return () => delete document.createElement;
 }
 

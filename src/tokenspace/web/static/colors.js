@@ -5,8 +5,16 @@
 
 const OKABE_ITO = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b5a400", "#7f6bb3"];
 const VIRIDIS = [
-  [68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142],
-  [31, 158, 137], [53, 183, 121], [109, 205, 89], [180, 222, 44], [253, 231, 37],
+  [68, 1, 84],
+  [72, 40, 120],
+  [62, 74, 137],
+  [49, 104, 142],
+  [38, 130, 142],
+  [31, 158, 137],
+  [53, 183, 121],
+  [109, 205, 89],
+  [180, 222, 44],
+  [253, 231, 37],
 ];
 const POSITIVE = "230, 126, 34";
 const NEGATIVE = "46, 120, 190";
@@ -27,7 +35,9 @@ export function amountScale() {
 
 /** viridis as a CSS gradient, left to right. */
 export function amountGradient() {
-  return `linear-gradient(to right, ${amountScale().map(([, color]) => color).join(", ")})`;
+  return `linear-gradient(to right, ${amountScale()
+    .map(([, color]) => color)
+    .join(", ")})`;
 }
 
 /**

@@ -21,7 +21,13 @@ export class TokenField {
     this.id = null; // of the proposal that was taken; null once one types on
     this.proposals = [];
     this.active = -1;
-    this.list = el("ul", { id: `${id}-list`, role: "listbox", class: "proposals", "aria-label": "Tokens", hidden: true });
+    this.list = el("ul", {
+      id: `${id}-list`,
+      role: "listbox",
+      class: "proposals",
+      "aria-label": "Tokens",
+      hidden: true,
+    });
     this.input = el("input", {
       id,
       type: "text",
@@ -38,7 +44,13 @@ export class TokenField {
       onkeydown: (event) => this.#key(event),
       onblur: () => this.#close(),
     });
-    this.node = el("div", { class: "field completed" }, el("label", { for: id }, label), this.input, this.list);
+    this.node = el(
+      "div",
+      { class: "field completed" },
+      el("label", { for: id }, label),
+      this.input,
+      this.list,
+    );
   }
 
   /** @returns {{word: string, id: ?number}} */
@@ -81,7 +93,12 @@ export class TokenField {
       tokens.map((token, n) =>
         el(
           "li",
-          { role: "option", id: `${this.list.id}-${n}`, "aria-selected": "false", onpointerdown: (event) => this.#pick(n, event) },
+          {
+            role: "option",
+            id: `${this.list.id}-${n}`,
+            "aria-selected": "false",
+            onpointerdown: (event) => this.#pick(n, event),
+          },
           tokenNode(token.token, 28),
           el("small", {}, token.id),
         ),

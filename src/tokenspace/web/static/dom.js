@@ -19,14 +19,22 @@ export function svg(tag, attributes = {}, ...children) {
 
 /** Replace what `parent` holds. */
 export function fill(parent, ...children) {
-  parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  parent.replaceChildren(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return parent;
 }
 
 /** A label over its control, joined for screen readers. */
 export function field(label, control, hint = null) {
   if (!control.id) control.id = `field-${(field.count = (field.count ?? 0) + 1)}`;
-  return el("div", { class: "field" }, el("label", { for: control.id }, label), control, hint && el("small", {}, hint));
+  return el(
+    "div",
+    { class: "field" },
+    el("label", { for: control.id }, label),
+    control,
+    hint && el("small", {}, hint),
+  );
 }
 
 /** A <select> of [value, text] pairs. */
@@ -45,7 +53,8 @@ export function select(options, value, onchange) {
 export function choices(label, options, value, onchoose) {
   const group = el("div", { class: "choices", role: "group", "aria-label": label });
   const press = (chosen) => {
-    for (const button of group.children) button.setAttribute("aria-pressed", String(button.dataset.value === chosen));
+    for (const button of group.children)
+      button.setAttribute("aria-pressed", String(button.dataset.value === chosen));
   };
   for (const [key, text] of options) {
     const onclick = () => {
@@ -64,7 +73,8 @@ function dress(node, attributes, children) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "data") Object.assign(node.dataset, value);
-    else if (name === "style") for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
+    else if (name === "style")
+      for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   node.append(

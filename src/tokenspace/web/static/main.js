@@ -74,7 +74,11 @@ function links() {
 
 function describe(table) {
   document.title = `${brief(table.name, 60)} – tokenspace`;
-  fill(document.getElementById("table-name"), el("bdi", {}, brief(table.name, 32)), ` ${count(table.rows)} × ${count(table.dim)}`);
+  fill(
+    document.getElementById("table-name"),
+    el("bdi", {}, brief(table.name, 32)),
+    ` ${count(table.rows)} × ${count(table.dim)}`,
+  );
   const facts = [
     ["rows", `${count(table.rows)} × ${count(table.dim)}, ${table.dtype}`],
     ["tokens", [table.encoding, table.tokenizer].filter(Boolean).join(", ")],
@@ -84,7 +88,9 @@ function describe(table) {
   ].filter(([, value]) => value);
   fill(
     document.getElementById("table-facts"),
-    facts.map(([label, value]) => el("div", {}, el("dt", {}, brief(label, 60)), el("dd", {}, el("bdi", {}, brief(String(value), 300))))),
+    facts.map(([label, value]) =>
+      el("div", {}, el("dt", {}, brief(label, 60)), el("dd", {}, el("bdi", {}, brief(String(value), 300)))),
+    ),
   );
 }
 

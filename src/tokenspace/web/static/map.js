@@ -25,21 +25,62 @@ export class MapView {
     this.only = null;
     this.chosenId = null;
     this.lasso = [];
-    this.search = new TokenField({ label: "Find a token", placeholder: "type to complete", onpick: ({ id }) => setState({ id }) });
+    this.search = new TokenField({
+      label: "Find a token",
+      placeholder: "type to complete",
+      onpick: ({ id }) => setState({ id }),
+    });
     this.methods = Object.entries(METHODS).filter(([method]) => table.methods?.[method]);
     this.method = select(this.methods, "pca", (method) => setState({ method }));
-    this.dims = select([["2", "2"], ["3", "3"]], "2", (dims) => setState({ dims }));
-    this.seed = el("input", { type: "number", min: 0, max: 2 ** 31 - 1, value: 0, onchange: () => this.seed.reportValidity() && setState({ seed: this.seed.value }) });
+    this.dims = select(
+      [
+        ["2", "2"],
+        ["3", "3"],
+      ],
+      "2",
+      (dims) => setState({ dims }),
+    );
+    this.seed = el("input", {
+      type: "number",
+      min: 0,
+      max: 2 ** 31 - 1,
+      value: 0,
+      onchange: () => this.seed.reportValidity() && setState({ seed: this.seed.value }),
+    });
     this.color = select(COLORINGS, "kind", (color) => setState({ color }));
-    this.k = el("input", { type: "number", min: 2, max: 1000, value: CLUSTERS, onchange: () => this.k.reportValidity() && setState({ k: this.k.value }) });
+    this.k = el("input", {
+      type: "number",
+      min: 2,
+      max: 1000,
+      value: CLUSTERS,
+      onchange: () => this.k.reportValidity() && setState({ k: this.k.value }),
+    });
     this.kField = field("Clusters", this.k);
     this.progress = el("div", { class: "progress-line", role: "status" });
-    this.plotNode = el("div", { class: "map-plot", tabindex: "0", role: "application", "aria-label": "Map of all tokens. Arrow keys move, plus and minus zoom, 0 shows all.", onkeydown: (event) => this.#key(event) });
+    this.plotNode = el("div", {
+      class: "map-plot",
+      tabindex: "0",
+      role: "application",
+      "aria-label": "Map of all tokens. Arrow keys move, plus and minus zoom, 0 shows all.",
+      onkeydown: (event) => this.#key(event),
+    });
     this.stage = el("div", { class: "map-stage" }, this.plotNode);
     this.tip = el("div", { class: "map-tip", hidden: true });
     this.caption = el("p", { class: "soft caption" });
-    this.dragging = choices("What dragging does", [["pan", "Drag moves"], ["lasso", "Drag draws a lasso"]], "pan", (mode) => this.plot?.drag(mode));
-    this.sides = { chosen: el("div", { "aria-live": "polite" }), lasso: el("div", { "aria-live": "polite" }), legend: el("div", {}) };
+    this.dragging = choices(
+      "What dragging does",
+      [
+        ["pan", "Drag moves"],
+        ["lasso", "Drag draws a lasso"],
+      ],
+      "pan",
+      (mode) => this.plot?.drag(mode),
+    );
+    this.sides = {
+      chosen: el("div", { "aria-live": "polite" }),
+      lasso: el("div", { "aria-live": "polite" }),
+      legend: el("div", {}),
+    };
     const onsubmit = (event) => {
       event.preventDefault();
       this.#find();
@@ -47,10 +88,27 @@ export class MapView {
     this.node = el(
       "div",
       { class: "map" },
-      el("form", { class: "ask", onsubmit }, this.search.node, el("button", { type: "submit" }, "Find"), field("Projection", this.method), field("Dimensions", this.dims), field("Seed", this.seed), field("Color", this.color), this.kField),
-      el("div", { class: "map-body" }, el("div", { class: "map-frame" }, this.#tools(), this.stage, this.tip, this.caption), el("div", { class: "map-side" }, Object.values(this.sides))),
+      el(
+        "form",
+        { class: "ask", onsubmit },
+        this.search.node,
+        el("button", { type: "submit" }, "Find"),
+        field("Projection", this.method),
+        field("Dimensions", this.dims),
+        field("Seed", this.seed),
+        field("Color", this.color),
+        this.kField,
+      ),
+      el(
+        "div",
+        { class: "map-body" },
+        el("div", { class: "map-frame" }, this.#tools(), this.stage, this.tip, this.caption),
+        el("div", { class: "map-side" }, Object.values(this.sides)),
+      ),
     );
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.points && this.#draw());
+    window
+      .matchMedia("(prefers-color-scheme: dark)")
+      .addEventListener("change", () => this.points && this.#draw());
   }
 
   /** @param {Object<string, string>} now the page's state */
@@ -74,7 +132,11 @@ export class MapView {
   async #open(now, signal) {
     const where = { method: now.method ?? "pca", dims: now.dims ?? "2", seed: now.seed ?? "0" };
     this.#say(this.points ? "" : `Laying out ${count(this.table.rows)} tokens …`);
-    const [plotly, tokens, map] = await Promise.all([loadPlotly(), this.#tokens(), this.#answer("map", where, signal, METHODS[where.method] ?? where.method)]);
+    const [plotly, tokens, map] = await Promise.all([
+      loadPlotly(),
+      this.#tokens(),
+      this.#answer("map", where, signal, METHODS[where.method] ?? where.method),
+    ]);
     const coloring = await this.#coloring(now, where, tokens, signal);
     if (signal.aborted) return;
     this.plot ??= new Plot(plotly, this.plotNode, {
@@ -109,7 +171,10 @@ export class MapView {
   }
 
   async #draw() {
-    fill(this.sides.legend, legend(this.coloring, this.only, (only) => this.#show(only)));
+    fill(
+      this.sides.legend,
+      legend(this.coloring, this.only, (only) => this.#show(only)),
+    );
     await this.plot.draw(this.points, this.map.axes, this.coloring, this.only, this.#labels());
   }
 
@@ -122,7 +187,10 @@ export class MapView {
   #labels() {
     return this.coloring.groups
       .map((group, n) => [group, n])
-      .filter(([group, n]) => group.cluster !== undefined && group.ids.length && (this.only === null || this.only.has(n)))
+      .filter(
+        ([group, n]) =>
+          group.cluster !== undefined && group.ids.length && (this.only === null || this.only.has(n)),
+      )
       .map(([group]) => ({ id: middlePoint(group.ids, this.points), text: brief(group.name, 28) }));
   }
 
@@ -134,11 +202,22 @@ export class MapView {
       this.plot.mark(null);
       return null;
     }
-    const { hits } = await this.#answer("neighbors", { id, k: NEIGHBORS, metric: "cosine", center: 0, remove: 0 }, signal);
+    const { hits } = await this.#answer(
+      "neighbors",
+      { id, k: NEIGHBORS, metric: "cosine", center: 0, remove: 0 },
+      signal,
+    );
     if (signal.aborted) return id;
     this.search.set(tokens[id], id);
     const kind = this.table.kinds[this.all.kind[id]];
-    fill(this.sides.chosen, chosen({ token: tokens[id], id, kind, norm: this.all.norm[id], hits }, (next) => setState({ id: next }), () => setState({ id: null })));
+    fill(
+      this.sides.chosen,
+      chosen(
+        { token: tokens[id], id, kind, norm: this.all.norm[id], hits },
+        (next) => setState({ id: next }),
+        () => setState({ id: null }),
+      ),
+    );
     this.neighbors = hits.map((hit) => hit.id);
     this.plot.mark({ id, text: tokens[id], neighbors: hits.map((hit) => ({ id: hit.id, text: hit.token })) });
     return id;
@@ -146,11 +225,22 @@ export class MapView {
 
   async #coloring(now, where, tokens, signal) {
     const color = now.color ?? "kind";
-    const key = JSON.stringify([color, color === "cluster" && [now.k, now.seed], color === "honesty" && where]);
+    const key = JSON.stringify([
+      color,
+      color === "cluster" && [now.k, now.seed],
+      color === "honesty" && where,
+    ]);
     if (this.answers.has(key)) return this.answers.get(key);
     let coloring;
-    if (color === "cluster") coloring = byCluster(await this.#answer("clusters", { k: now.k ?? CLUSTERS, seed: where.seed }, signal, "Clusters"));
-    else if (color === "honesty") coloring = byHonesty(await this.#answer("kept", { ...where, k: KEPT }, signal, "Honesty"), this.table.rows);
+    if (color === "cluster")
+      coloring = byCluster(
+        await this.#answer("clusters", { k: now.k ?? CLUSTERS, seed: where.seed }, signal, "Clusters"),
+      );
+    else if (color === "honesty")
+      coloring = byHonesty(
+        await this.#answer("kept", { ...where, k: KEPT }, signal, "Honesty"),
+        this.table.rows,
+      );
     else if (color === "norm") coloring = byNorm(tokens.norm);
     else coloring = byKind(tokens.kind, this.table.kinds);
     this.answers.set(key, coloring);
@@ -196,7 +286,10 @@ export class MapView {
       fill(this.sides.lasso);
       this.plot.unselect();
     };
-    fill(this.sides.lasso, lassoed(ids, this.all.tokens, (id) => setState({ id }), clear));
+    fill(
+      this.sides.lasso,
+      lassoed(ids, this.all.tokens, (id) => setState({ id }), clear),
+    );
   }
 
   #tell(id, event) {
@@ -204,13 +297,17 @@ export class MapView {
     if (id === null) return;
     fill(this.tip, tokenNode(this.all.tokens[id], 60), ` id ${id}, ${this.table.kinds[this.all.kind[id]]}`);
     const frame = this.stage.parentElement.getBoundingClientRect();
-    const left = Math.min((event?.clientX ?? frame.left) - frame.left + 14, frame.width - this.tip.offsetWidth - 4);
+    const left = Math.min(
+      (event?.clientX ?? frame.left) - frame.left + 14,
+      frame.width - this.tip.offsetWidth - 4,
+    );
     this.tip.style.left = `${Math.max(0, left)}px`;
     this.tip.style.top = `${(event?.clientY ?? frame.top) - frame.top + 14}px`;
   }
 
   #tools() {
-    const button = (text, label, onclick) => el("button", { type: "button", "aria-label": label, title: label, onclick }, text);
+    const button = (text, label, onclick) =>
+      el("button", { type: "button", "aria-label": label, title: label, onclick }, text);
     return el(
       "div",
       { class: "map-tools" },
@@ -273,7 +370,13 @@ function captionOf(map, table) {
     .map(([name, value]) => `${name} ${value}`);
   if (map.settings?.center) settings.unshift("centered");
   const axes = map.points.length > 2 ? [`axes: ${map.axes.join(", ")}`] : []; // in space their titles turn out of sight
-  const parts = [`${METHODS[map.method] ?? map.method} of all ${count(table.rows)} rows`, `seed ${map.seed}`, ...axes, ...settings, ...versions];
+  const parts = [
+    `${METHODS[map.method] ?? map.method} of all ${count(table.rows)} rows`,
+    `seed ${map.seed}`,
+    ...axes,
+    ...settings,
+    ...versions,
+  ];
   if (map.method !== "pca") parts.push("distances between far groups mean little here");
   return `${parts.join("; ")}.`;
 }
@@ -282,6 +385,7 @@ function middlePoint(ids, { x, y }) {
   const median = (axis) => Float32Array.from(ids, (i) => axis[i]).sort()[ids.length >> 1];
   const [mx, my] = [median(x), median(y)];
   let best = ids[0];
-  for (const i of ids) if (Math.hypot(x[i] - mx, y[i] - my) < Math.hypot(x[best] - mx, y[best] - my)) best = i;
+  for (const i of ids)
+    if (Math.hypot(x[i] - mx, y[i] - my) < Math.hypot(x[best] - mx, y[best] - my)) best = i;
   return best;
 }

@@ -33,12 +33,28 @@ export function byKind(kind, names) {
 /** @returns {Coloring} by cluster, the largest first; -1 is in none */
 export function byCluster({ label, clusters, k, seed }) {
   const labels = unpacked(label);
-  const parts = partition(Int32Array.from(labels, (one) => (one < 0 ? clusters.length : one)), clusters.length + 1);
+  const parts = partition(
+    Int32Array.from(labels, (one) => (one < 0 ? clusters.length : one)),
+    clusters.length + 1,
+  );
   const order = clusters.map((_, n) => n).sort((m, n) => parts[n].length - parts[m].length);
-  const groups = order.map((n, rank) => ({ name: clusters[n].name, color: category(rank), ids: parts[n], cluster: n }));
-  if (parts[clusters.length].length) groups.push({ name: "in no cluster", color: GREY, ids: parts[clusters.length] });
-  const round = groups.length > CATEGORIES ? ` There are ${CATEGORIES} colors, which come round again: choose a cluster to see it alone.` : "";
-  return { groups, amount: null, about: `${k} k-means clusters in the original space (seed ${seed}), named by the tokens nearest each center.${round}` };
+  const groups = order.map((n, rank) => ({
+    name: clusters[n].name,
+    color: category(rank),
+    ids: parts[n],
+    cluster: n,
+  }));
+  if (parts[clusters.length].length)
+    groups.push({ name: "in no cluster", color: GREY, ids: parts[clusters.length] });
+  const round =
+    groups.length > CATEGORIES
+      ? ` There are ${CATEGORIES} colors, which come round again: choose a cluster to see it alone.`
+      : "";
+  return {
+    groups,
+    amount: null,
+    about: `${k} k-means clusters in the original space (seed ${seed}), named by the tokens nearest each center.${round}`,
+  };
 }
 
 /** @returns {Coloring} by the Euclidean length of each row */
@@ -49,13 +65,20 @@ export function byNorm(norm) {
   amount.lowText = `≤ ${fixed(amount.low)}`;
   amount.highText = `≥ ${fixed(amount.high)}`;
   const groups = [{ name: "all", ids: everyId(norm.length), values: norm }];
-  return { groups, amount, about: "The Euclidean length of the row; the scale ends at the 1st and 99th percentile." };
+  return {
+    groups,
+    amount,
+    about: "The Euclidean length of the row; the scale ends at the 1st and 99th percentile.",
+  };
 }
 
 /** @returns {Coloring} by the share of a row's nearest neighbors that the map keeps near */
 export function byHonesty({ share, mean, k, measured }, rows) {
   const shares = unpacked(share);
-  const [known, unknown] = partition(Int32Array.from(shares, (one) => (one >= 0 ? 0 : 1)), 2);
+  const [known, unknown] = partition(
+    Int32Array.from(shares, (one) => (one >= 0 ? 0 : 1)),
+    2,
+  );
   const groups = [];
   if (unknown.length) groups.push({ name: "not measured", color: GREY, ids: unknown });
   groups.push({ name: "measured", ids: known, values: Float32Array.from(known, (i) => shares[i]) });
@@ -64,7 +87,11 @@ export function byHonesty({ share, mean, k, measured }, rows) {
   const highText = high >= 1 ? "100 %: all kept" : `≥ ${percent(high, 0)} kept`;
   const amount = { low: 0, high, lowText: "0 %: none kept", highText, gradient: amountGradient() };
   const whole = measured < rows ? `, measured at ${plural(measured, "row")}` : "";
-  return { groups, amount, about: `The share of a row's ${k} nearest neighbors that are among its ${k} nearest on the map; ${percent(mean)} on average${whole}.` };
+  return {
+    groups,
+    amount,
+    about: `The share of a row's ${k} nearest neighbors that are among its ${k} nearest on the map; ${percent(mean)} on average${whole}.`,
+  };
 }
 
 /** A group's name as it may be shown. */

@@ -31,12 +31,29 @@ export class Overlay {
     const y = scale(layout.yaxis, "yaxis", moving);
     const at = (id) => [x(points.x[id]), y(points.y[id])];
     const names = marked ? [marked, ...marked.neighbors, ...labels] : labels;
-    const window = { left: layout.xaxis._offset, top: layout.yaxis._offset, width: layout.xaxis._length, height: layout.yaxis._length };
+    const window = {
+      left: layout.xaxis._offset,
+      top: layout.yaxis._offset,
+      width: layout.xaxis._length,
+      height: layout.yaxis._length,
+    };
     const inner = svg(
       "svg",
-      { x: window.left, y: window.top, width: window.width, height: window.height, viewBox: `${window.left} ${window.top} ${window.width} ${window.height}` },
+      {
+        x: window.left,
+        y: window.top,
+        width: window.width,
+        height: window.height,
+        viewBox: `${window.left} ${window.top} ${window.width} ${window.height}`,
+      },
       marked && marks(marked, at),
-      placed(names, at, window).map((label) => svg("text", { x: label.x, y: label.y, "text-anchor": "middle", class: label.id === marked?.id ? "chosen" : "" }, label.text)),
+      placed(names, at, window).map((label) =>
+        svg(
+          "text",
+          { x: label.x, y: label.y, "text-anchor": "middle", class: label.id === marked?.id ? "chosen" : "" },
+          label.text,
+        ),
+      ),
     );
     fill(this.node, inner);
   }
@@ -66,7 +83,9 @@ function placed(names, at, { left, top, width, height }) {
     if (px < left || px > left + width || py < top || py > top + height) continue;
     const x = Math.min(Math.max(px, left + half + 2), left + width - half - 2);
     const y = py - 10 < top + LINE ? py + LINE + 4 : py - 10;
-    const free = labels.every((other) => Math.abs(other.x - x) > half + other.half + 4 || Math.abs(other.y - y) > LINE);
+    const free = labels.every(
+      (other) => Math.abs(other.x - x) > half + other.half + 4 || Math.abs(other.y - y) > LINE,
+    );
     if (free) labels.push({ id, text: shortened, x, y, half });
     if (labels.length === MOST_LABELS) break;
   }
@@ -75,7 +94,10 @@ function placed(names, at, { left, top, width, height }) {
 
 /** From an axis' numbers to pixels of the plot. */
 function scale(axis, name, moving) {
-  const [low, high] = [moving[`${name}.range[0]`] ?? axis.range[0], moving[`${name}.range[1]`] ?? axis.range[1]];
+  const [low, high] = [
+    moving[`${name}.range[0]`] ?? axis.range[0],
+    moving[`${name}.range[1]`] ?? axis.range[1],
+  ];
   const upwards = name === "yaxis";
   return (value) => {
     const share = (value - low) / (high - low);

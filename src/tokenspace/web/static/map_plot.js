@@ -68,11 +68,19 @@ export class Plot {
     const { x, y, z } = this.points;
     if (z) {
       const center = { x: this.#place(x, id), y: this.#place(y, id), z: this.#place(z, id) };
-      await this.plotly.relayout(this.node, { "scene.camera.center": center, "scene.camera.eye": { x: center.x + 0.8, y: center.y + 0.8, z: center.z + 0.55 } });
+      await this.plotly.relayout(this.node, {
+        "scene.camera.center": center,
+        "scene.camera.eye": { x: center.x + 0.8, y: center.y + 0.8, z: center.z + 0.55 },
+      });
       return;
     }
     const { xaxis, yaxis } = this.node._fullLayout;
-    const wide = Math.max(0, ...others.map((other) => Math.max(Math.abs(x[other] - x[id]), (Math.abs(y[other] - y[id]) * xaxis._length) / yaxis._length)));
+    const wide = Math.max(
+      0,
+      ...others.map((other) =>
+        Math.max(Math.abs(x[other] - x[id]), (Math.abs(y[other] - y[id]) * xaxis._length) / yaxis._length),
+      ),
+    );
     const half = Math.max(0.03 * extent(x), 1.15 * wide);
     await this.#move([x[id] - half, x[id] + half], y[id]);
   }
@@ -80,7 +88,9 @@ export class Plot {
   async zoom(factor) {
     if (!this.flat) {
       const { eye, center = { x: 0, y: 0, z: 0 } } = this.node._fullLayout.scene.camera;
-      const nearer = Object.fromEntries(["x", "y", "z"].map((axis) => [axis, center[axis] + (eye[axis] - center[axis]) * factor]));
+      const nearer = Object.fromEntries(
+        ["x", "y", "z"].map((axis) => [axis, center[axis] + (eye[axis] - center[axis]) * factor]),
+      );
       await this.plotly.relayout(this.node, { "scene.camera.eye": nearer });
       return;
     }
@@ -95,12 +105,19 @@ export class Plot {
     if (!this.flat) return;
     const { xaxis, yaxis } = this.node._fullLayout;
     const shift = (axis, by) => axis.range.map((end) => end + by * (axis.range[1] - axis.range[0]));
-    await this.plotly.relayout(this.node, { "xaxis.range": shift(xaxis, right), "yaxis.range": shift(yaxis, up) });
+    await this.plotly.relayout(this.node, {
+      "xaxis.range": shift(xaxis, right),
+      "yaxis.range": shift(yaxis, up),
+    });
   }
 
   async reset() {
-    if (this.flat) await this.plotly.relayout(this.node, { "xaxis.autorange": true, "yaxis.autorange": true });
-    else await this.plotly.relayout(this.node, { "scene.camera": { eye: { x: 1.25, y: 1.25, z: 1.25 }, center: { x: 0, y: 0, z: 0 } } });
+    if (this.flat)
+      await this.plotly.relayout(this.node, { "xaxis.autorange": true, "yaxis.autorange": true });
+    else
+      await this.plotly.relayout(this.node, {
+        "scene.camera": { eye: { x: 1.25, y: 1.25, z: 1.25 }, center: { x: 0, y: 0, z: 0 } },
+      });
   }
 
   /** "pan" or "lasso". */
@@ -126,7 +143,13 @@ export class Plot {
     const pick = (axis) => Float32Array.from(ids, (i) => axis[i]);
     const size = ids.length && x.length > 100000 ? 3 : x.length > 20000 ? 4 : 6;
     const marker = { size: this.flat ? size : Math.max(2, size - 2), opacity: 0.75, color: values ?? color };
-    if (values) Object.assign(marker, { colorscale: amountScale(), cmin: amount.low, cmax: amount.high, showscale: false });
+    if (values)
+      Object.assign(marker, {
+        colorscale: amountScale(),
+        cmin: amount.low,
+        cmax: amount.high,
+        showscale: false,
+      });
     return {
       type: this.flat ? "scattergl" : "scatter3d",
       mode: "markers",
@@ -149,7 +172,13 @@ export class Plot {
     const style = getComputedStyle(document.documentElement);
     const ink = style.getPropertyValue("--ink").trim();
     const rule = style.getPropertyValue("--rule").trim();
-    const axis = (n) => ({ title: { text: escaped(this.axes[n] ?? ""), standoff: 10 }, gridcolor: rule, zerolinecolor: rule, linecolor: rule, automargin: true });
+    const axis = (n) => ({
+      title: { text: escaped(this.axes[n] ?? ""), standoff: 10 },
+      gridcolor: rule,
+      zerolinecolor: rule,
+      linecolor: rule,
+      automargin: true,
+    });
     const common = {
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
@@ -161,7 +190,12 @@ export class Plot {
       uirevision: `points ${this.view}`,
       autosize: true,
     };
-    if (!this.flat) return { ...common, margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2), aspectmode: "cube" } };
+    if (!this.flat)
+      return {
+        ...common,
+        margin: { l: 0, r: 0, t: 0, b: 0 },
+        scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2), aspectmode: "cube" },
+      };
     return { ...common, dragmode: this.dragmode, xaxis: axis(0), yaxis: { ...axis(1), scaleanchor: "x" } };
   }
 
@@ -183,7 +217,11 @@ export class Plot {
         y: at(y),
         z: at(z),
         mode: "markers+text",
-        marker: { size: rings.map((_, n) => (n ? 5 : 8)), color: "rgba(0,0,0,0)", line: { color: ink, width: 2 } },
+        marker: {
+          size: rings.map((_, n) => (n ? 5 : 8)),
+          color: "rgba(0,0,0,0)",
+          line: { color: ink, width: 2 },
+        },
         text: rings.map((_, n) => (n ? "" : unmarked(brief(text, 28)))),
         textposition: "top center",
         textfont: { color: ink, size: 13 },
@@ -200,7 +238,8 @@ export class Plot {
   #listen() {
     if (this.listening) return;
     this.listening = true;
-    const idOf = (point) => (point.curveNumber < this.groups.length ? this.groups[point.curveNumber].ids[point.pointNumber] : null);
+    const idOf = (point) =>
+      point.curveNumber < this.groups.length ? this.groups[point.curveNumber].ids[point.pointNumber] : null;
     this.node.on("plotly_hover", ({ points, event }) => this.hears.onhover(idOf(points[0]), event));
     this.node.on("plotly_unhover", () => this.hears.onhover(null, null));
     this.node.on("plotly_click", ({ points }) => {
@@ -208,23 +247,29 @@ export class Plot {
       if (id !== null) this.hears.onclick(id);
     });
     this.node.on("plotly_selected", (event) => {
-      if (event?.lassoPoints || event?.range) this.hears.onlasso(event.points.map(idOf).filter((id) => id !== null));
+      if (event?.lassoPoints || event?.range)
+        this.hears.onlasso(event.points.map(idOf).filter((id) => id !== null));
     });
-    for (const name of ["plotly_relayouting", "plotly_relayout"]) this.node.on(name, (moving) => this.#lay(moving));
+    for (const name of ["plotly_relayouting", "plotly_relayout"])
+      this.node.on(name, (moving) => this.#lay(moving));
     this.node.on("plotly_afterplot", () => this.#lay());
   }
 
   async #move(to, y) {
-    const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches || this.points.x.length > FLY_POINTS;
+    const still =
+      window.matchMedia("(prefers-reduced-motion: reduce)").matches || this.points.x.length > FLY_POINTS;
     const { xaxis, yaxis } = this.node._fullLayout;
     const from = [...xaxis.range];
     const fromY = (yaxis.range[0] + yaxis.range[1]) / 2;
     const start = performance.now();
-    for (let share = still ? 1 : 0; share < 1; ) {
+    for (let share = still ? 1 : 0; share < 1;) {
       await new Promise(requestAnimationFrame);
       share = Math.min(1, (performance.now() - start) / FLY_MS);
       const eased = 1 - (1 - share) ** 3;
-      await this.#relayout([from[0] + (to[0] - from[0]) * eased, from[1] + (to[1] - from[1]) * eased], fromY + (y - fromY) * eased);
+      await this.#relayout(
+        [from[0] + (to[0] - from[0]) * eased, from[1] + (to[1] - from[1]) * eased],
+        fromY + (y - fromY) * eased,
+      );
     }
     await this.#relayout(to, y);
   }
@@ -232,7 +277,10 @@ export class Plot {
   #relayout(rangeX, middleY) {
     const { xaxis, yaxis } = this.node._fullLayout;
     const half = (((rangeX[1] - rangeX[0]) / 2) * yaxis._length) / xaxis._length;
-    return this.plotly.relayout(this.node, { "xaxis.range": rangeX, "yaxis.range": [middleY - half, middleY + half] });
+    return this.plotly.relayout(this.node, {
+      "xaxis.range": rangeX,
+      "yaxis.range": [middleY - half, middleY + half],
+    });
   }
 
   /** Where a number of an axis lies in the scene's unit cube, whose middle is 0. */

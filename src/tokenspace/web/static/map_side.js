@@ -19,11 +19,22 @@ export function legend(coloring, only, onchange) {
   const parts = [];
   if (coloring.amount) {
     const { lowText, highText, gradient } = coloring.amount;
-    parts.push(el("div", { class: "amount", "aria-hidden": "true", style: { background: gradient } }), el("div", { class: "amount-ends" }, el("span", {}, lowText), el("span", {}, highText)));
+    parts.push(
+      el("div", { class: "amount", "aria-hidden": "true", style: { background: gradient } }),
+      el("div", { class: "amount-ends" }, el("span", {}, lowText), el("span", {}, highText)),
+    );
   }
   const named = coloring.groups.map((group, n) => [group, n]).filter(([group]) => group.color);
-  if (named.length) parts.push(el("div", { class: "swatches", role: "group", "aria-label": "Shown on the map" }, named.map(([group, n]) => swatch(group, n, coloring, only, onchange))));
-  if (only !== null) parts.push(el("button", { type: "button", class: "link", onclick: () => onchange(null) }, "show all"));
+  if (named.length)
+    parts.push(
+      el(
+        "div",
+        { class: "swatches", role: "group", "aria-label": "Shown on the map" },
+        named.map(([group, n]) => swatch(group, n, coloring, only, onchange)),
+      ),
+    );
+  if (only !== null)
+    parts.push(el("button", { type: "button", class: "link", onclick: () => onchange(null) }, "show all"));
   return [el("h3", {}, "Colors"), about, parts];
 }
 
@@ -37,7 +48,11 @@ export function chosen({ token, id, kind, norm, hits }, onchoose, onclear) {
       el(
         "li",
         { style: { "--share": Math.max(0, hit.score).toFixed(3) } },
-        el("button", { type: "button", class: "link", onclick: () => onchoose(hit.id) }, tokenNode(hit.token, 22)),
+        el(
+          "button",
+          { type: "button", class: "link", onclick: () => onchoose(hit.id) },
+          tokenNode(hit.token, 22),
+        ),
         el("span", { class: "number" }, fixed(hit.score, 4)),
       ),
     ),
@@ -56,16 +71,35 @@ export function lassoed(ids, tokens, onchoose, onclear) {
   const list = el("ol", { class: "hits found-list" });
   fill(
     list,
-    ids.slice(0, MOST_LISTED).map((id) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => onchoose(id) }, tokenNode(tokens[id], 22)), el("span", { class: "number soft" }, id))),
+    ids
+      .slice(0, MOST_LISTED)
+      .map((id) =>
+        el(
+          "li",
+          {},
+          el(
+            "button",
+            { type: "button", class: "link", onclick: () => onchoose(id) },
+            tokenNode(tokens[id], 22),
+          ),
+          el("span", { class: "number soft" }, id),
+        ),
+      ),
   );
   const more = ids.length > MOST_LISTED ? `, the first ${MOST_LISTED} of them:` : ":";
-  return [el("h3", {}, "Lasso"), el("p", { class: "soft" }, plural(ids.length, "token") + more), list, el("button", { type: "button", class: "link", onclick: onclear }, "clear the lasso")];
+  return [
+    el("h3", {}, "Lasso"),
+    el("p", { class: "soft" }, plural(ids.length, "token") + more),
+    list,
+    el("button", { type: "button", class: "link", onclick: onclear }, "clear the lasso"),
+  ];
 }
 
 function swatch(group, n, coloring, only, onchange) {
   const on = only === null || only.has(n);
   const onclick = () => {
-    if (only === null) onchange(new Set([n])); // the first choice shows one alone
+    if (only === null)
+      onchange(new Set([n])); // the first choice shows one alone
     else {
       const next = new Set(only);
       if (on) next.delete(n);

@@ -29,10 +29,31 @@ export class QueryView {
       rows: new RowsQuery(asking),
     };
     this.tabs = choices("Question", KINDS, "neighbors", (ask) => setState({ ask }));
-    this.removed = el("input", { type: "number", min: 1, max: Math.min(MOST_REMOVED, table.dim - 1), value: 2, onchange: () => this.#switched() });
-    this.metric = select([["cosine", "cosine"], ["dot", "dot product"], ["l2", "−distance (L2)"]], "cosine", (metric) => setState({ metric }));
+    this.removed = el("input", {
+      type: "number",
+      min: 1,
+      max: Math.min(MOST_REMOVED, table.dim - 1),
+      value: 2,
+      onchange: () => this.#switched(),
+    });
+    this.metric = select(
+      [
+        ["cosine", "cosine"],
+        ["dot", "dot product"],
+        ["l2", "−distance (L2)"],
+      ],
+      "cosine",
+      (metric) => setState({ metric }),
+    );
     this.k = el("input", { type: "number", min: 1, max: 1000, value: 10, onchange: () => this.#switched() });
-    this.method = select([["3cosadd", "3CosAdd"], ["3cosmul", "3CosMul"]], "3cosadd", (method) => setState({ method }));
+    this.method = select(
+      [
+        ["3cosadd", "3CosAdd"],
+        ["3cosmul", "3CosMul"],
+      ],
+      "3cosadd",
+      (method) => setState({ method }),
+    );
     this.fields = {
       metric: field("Metric", this.metric),
       k: field("How many", this.k),
@@ -62,11 +83,15 @@ export class QueryView {
     this.k.value = now.k ?? (kind === "analogy" ? 5 : 10);
     this.removed.value = now.remove ?? 2;
     const asked = query.read(now);
-    const key = JSON.stringify([kind, asked, this.metric.value, this.method.value, this.k.value, this.removed.value]);
-    if (key === this.shown) {
-      query.moved?.(now);
-      return;
-    }
+    const key = JSON.stringify([
+      kind,
+      asked,
+      this.metric.value,
+      this.method.value,
+      this.k.value,
+      this.removed.value,
+    ]);
+    if (key === this.shown) return;
     this.shown = key;
     await this.#answer(query, asked, now);
   }
@@ -82,7 +107,12 @@ export class QueryView {
     this.node.setAttribute("aria-busy", "true");
     this.#say("Asking …", false);
     try {
-      const settings = { k: Number(this.k.value), metric: this.metric.value, method: this.method.value, remove: Number(this.removed.value) };
+      const settings = {
+        k: Number(this.k.value),
+        metric: this.metric.value,
+        method: this.method.value,
+        remove: Number(this.removed.value),
+      };
       const nodes = await query.answer(asked, settings, now);
       if (request.signal.aborted) return;
       fill(this.answer, nodes);

@@ -38,20 +38,31 @@ export class AnalogyQuery {
 
   async answer(asked, { k, method, remove }, now) {
     const settings = columns(remove);
-    const answers = answersUnder(settings, (params) => this.ask("analogy", { ...asked, k, method, ...params }));
+    const answers = answersUnder(settings, (params) =>
+      this.ask("analogy", { ...asked, k, method, ...params }),
+    );
     const raw = await answers[0];
     setWords(this.words, raw.words, asked);
     const known = new Set(raw.hits.map((hit) => hit.id));
     const go = (hit) => setState({ ask: "neighbors", id: hit.id, q: null });
     const draw = ({ hits, words, arrows }, n) => [
       arithmetic(words, hits[0]),
-      hitList(hits, (score) => fixed(score, 4), (hit) => neighborLink(hit, go), n ? known : null),
+      hitList(
+        hits,
+        (score) => fixed(score, 4),
+        (hit) => neighborLink(hit, go),
+        n ? known : null,
+      ),
       arrows && picture(words, hits[0], arrows, method),
     ];
     const best = raw.hits.slice(0, 1).map((hit) => hit.id);
     this.heat = new HeatMap(await this.ask("heatmap", rowsAsked(asked, ["a", "b", "c"], best)), now);
     this.summary = `${brief(raw.words.a.token)} is to ${brief(raw.words.b.token)} as ${brief(raw.words.c.token)} is to ${brief(raw.hits[0].token)} (${fixed(raw.hits[0].score, 4)}). The three words given can't be answers.`;
-    return [columnNodes(settings, answers, draw, k + 10), el("h3", {}, "The rows themselves"), this.heat.node];
+    return [
+      columnNodes(settings, answers, draw, k + 10),
+      el("h3", {}, "The rows themselves"),
+      this.heat.node,
+    ];
   }
 
   drawn() {
@@ -60,7 +71,17 @@ export class AnalogyQuery {
 }
 
 function arithmetic({ a, b, c }, best) {
-  return el("p", { class: "arithmetic" }, tokenNode(b.token, 16), " − ", tokenNode(a.token, 16), " + ", tokenNode(c.token, 16), " ≈ ", el("strong", {}, tokenNode(best.token, 16)));
+  return el(
+    "p",
+    { class: "arithmetic" },
+    tokenNode(b.token, 16),
+    " − ",
+    tokenNode(a.token, 16),
+    " + ",
+    tokenNode(c.token, 16),
+    " ≈ ",
+    el("strong", {}, tokenNode(best.token, 16)),
+  );
 }
 
 /** The two arrows in a plane; the target, where the arithmetic lands, as a ring. */
@@ -77,8 +98,23 @@ function picture(words, best, { points, axes, plane_share: share }, method) {
     svg("line", { x1: d[0], y1: d[1], x2: target[0], y2: target[1], class: "arrow-gap" }),
     svg("circle", { cx: target[0], cy: target[1], r: 6, class: "arrow-target" }),
     svg("text", { x: WIDTH / 2, y: HEIGHT - 6, "text-anchor": "middle", class: "axis" }, brief(axes[0], 52)),
-    svg("text", { x: 12, y: HEIGHT / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${HEIGHT / 2})`, class: "axis" }, brief(axes[1], 52)),
-    labels([[a, names.a], [b, names.b], [c, names.c], [d, names.d]]),
+    svg(
+      "text",
+      {
+        x: 12,
+        y: HEIGHT / 2,
+        "text-anchor": "middle",
+        transform: `rotate(-90 12 ${HEIGHT / 2})`,
+        class: "axis",
+      },
+      brief(axes[1], 52),
+    ),
+    labels([
+      [a, names.a],
+      [b, names.b],
+      [c, names.c],
+      [d, names.d],
+    ]),
   );
   const formula = method === "3cosmul" ? "the target of 3CosAdd" : "b − a + c";
   const caption = `Ring: ${formula}. This plane holds ${percent(share)} of the squared lengths.`;
@@ -118,8 +154,15 @@ function labels(named) {
     const half = 3.9 * [...text].length;
     const left = Math.min(Math.max(x, half + 22), WIDTH - half - 4);
     let top = y - 9;
-    while (placed.some((other) => Math.abs(other.left - left) < half + other.half && Math.abs(other.top - top) < 14)) top += 15;
+    while (
+      placed.some(
+        (other) => Math.abs(other.left - left) < half + other.half && Math.abs(other.top - top) < 14,
+      )
+    )
+      top += 15;
     placed.push({ left, top, half, text });
   }
-  return placed.map(({ left, top, text }) => svg("text", { x: left, y: top, "text-anchor": "middle", class: "arrow-label" }, text));
+  return placed.map(({ left, top, text }) =>
+    svg("text", { x: left, y: top, "text-anchor": "middle", class: "arrow-label" }, text),
+  );
 }

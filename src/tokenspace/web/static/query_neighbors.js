@@ -35,16 +35,32 @@ export class NeighborsQuery {
   async answer(asked, { k, metric, remove }, now) {
     if (asked.q !== undefined) this.word.set(asked.q);
     const settings = columns(remove);
-    const answers = answersUnder(settings, (params) => this.ask("neighbors", { ...asked, k, metric, ...params }));
+    const answers = answersUnder(settings, (params) =>
+      this.ask("neighbors", { ...asked, k, metric, ...params }),
+    );
     const { query, hits } = await answers[0];
     if (asked.id !== undefined) this.word.set(query.word ?? query.tokens[0], Number(asked.id));
     const known = new Set(hits.map((hit) => hit.id));
     const go = (hit) => setState({ id: hit.id, q: null });
-    const list = (answer, n) => hitList(answer.hits, (score) => fixed(score, 4), (hit) => neighborLink(hit, go), n ? known : null);
-    const rows = await this.ask("heatmap", asked.id === undefined ? { q: asked.q, id: first(hits) } : { id: [asked.id, ...first(hits)] });
+    const list = (answer, n) =>
+      hitList(
+        answer.hits,
+        (score) => fixed(score, 4),
+        (hit) => neighborLink(hit, go),
+        n ? known : null,
+      );
+    const rows = await this.ask(
+      "heatmap",
+      asked.id === undefined ? { q: asked.q, id: first(hits) } : { id: [asked.id, ...first(hits)] },
+    );
     this.heat = new HeatMap(rows, now);
     this.summary = `${plural(hits.length, "neighbor")} of ${brief(query.word ?? query.tokens[0])} by ${metric}, three ways.`;
-    return [composed(query), columnNodes(settings, answers, list, k), el("h3", {}, "The rows themselves"), this.heat.node];
+    return [
+      composed(query),
+      columnNodes(settings, answers, list, k),
+      el("h3", {}, "The rows themselves"),
+      this.heat.node,
+    ];
   }
 
   drawn() {
@@ -56,7 +72,14 @@ export class NeighborsQuery {
 export function composed(query) {
   if (query.tokens.length === 1) return null;
   const pieces = query.tokens.flatMap((token, n) => (n ? [" + ", tokenNode(token)] : [tokenNode(token)]));
-  return el("p", { class: "note" }, tokenNode(query.word), " is no single token: its vector is the mean of ", pieces, ".");
+  return el(
+    "p",
+    { class: "note" },
+    tokenNode(query.word),
+    " is no single token: its vector is the mean of ",
+    pieces,
+    ".",
+  );
 }
 
 function first(hits) {

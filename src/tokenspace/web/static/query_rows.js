@@ -18,7 +18,11 @@ export class HeatMap {
       mark: row.id === null && row.tokens.length > 1 ? `mean of ${row.tokens.length}` : null,
     }));
     const onmove = (dim) => setState({ dim: dim || null }, { replace: true, quiet: true });
-    this.rows = new Rows({ from: Number(now.dim) || 0, onmove, label: "Rows of the table: a column for each dimension" });
+    this.rows = new Rows({
+      from: Number(now.dim) || 0,
+      onmove,
+      label: "Rows of the table: a column for each dimension",
+    });
     const largest = Math.max(...this.lines.flatMap((line) => Array.from(line.values, Math.abs)));
     this.node = el("div", {}, this.rows.node, legend(largest));
   }
@@ -62,5 +66,11 @@ export class RowsQuery {
 
 function legend(largest) {
   const span = (text) => el("span", { class: "number" }, text);
-  return el("p", { class: "legend-line" }, span(fixed(-largest, 2)), el("span", { class: "signed-scale", "aria-hidden": "true" }), span(fixed(largest, 2)));
+  return el(
+    "p",
+    { class: "legend-line" },
+    span(fixed(-largest, 2)),
+    el("span", { class: "signed-scale", "aria-hidden": "true" }),
+    span(fixed(largest, 2)),
+  );
 }

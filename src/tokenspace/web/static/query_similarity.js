@@ -22,7 +22,10 @@ export class SimilarityQuery {
     this.ask = ask;
     this.switches = ["remove"];
     const onpick = () => setState(this.typed());
-    this.words = { a: new TokenField({ label: "First word", onpick }), b: new TokenField({ label: "Second word", onpick }) };
+    this.words = {
+      a: new TokenField({ label: "First word", onpick }),
+      b: new TokenField({ label: "Second word", onpick }),
+    };
     this.fields = [this.words.a.node, this.words.b.node];
   }
 
@@ -39,14 +42,30 @@ export class SimilarityQuery {
     const answers = answersUnder(settings, (params) => this.ask("similarity", { ...asked, ...params }));
     const { a, b, cosine } = await answers[0];
     setWords(this.words, { a, b }, asked);
-    const head = el("tr", {}, el("td", {}), settings.map((column) => el("th", { scope: "col" }, column.name)));
+    const head = el(
+      "tr",
+      {},
+      el("td", {}),
+      settings.map((column) => el("th", { scope: "col" }, column.name)),
+    );
     const body = MEASURES.map(([key, name, about]) =>
-      el("tr", {}, el("th", { scope: "row" }, name, el("small", {}, about)), answers.map((answer) => numberCell(answer, key))),
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, name, el("small", {}, about)),
+        answers.map((answer) => numberCell(answer, key)),
+      ),
     );
     this.heat = new HeatMap(await this.ask("heatmap", rowsAsked(asked, ["a", "b"])), now);
     this.summary = `The cosine of ${brief(a.word)} and ${brief(b.word)} is ${fixed(cosine, 4)}.`;
     const table = el("table", { class: "measures" }, el("thead", {}, head), el("tbody", {}, body));
-    return [composed(a), composed(b), el("div", { class: "scroller" }, table), el("h3", {}, "The rows themselves"), this.heat.node];
+    return [
+      composed(a),
+      composed(b),
+      el("div", { class: "scroller" }, table),
+      el("h3", {}, "The rows themselves"),
+      this.heat.node,
+    ];
   }
 
   drawn() {

@@ -10,7 +10,8 @@ import { among, exact } from "./numbers.js";
 
 const MOST_COLUMNS = 20;
 const PICTURE_ROW = 7; // CSS pixels a row of the picture
-const UNREAD = "Blue is below 0, orange above. Point at a number, or go to it with the arrow keys, for all its digits.";
+const UNREAD =
+  "Blue is below 0, orange above. Point at a number, or go to it with the arrow keys, for all its digits.";
 
 /**
  * @typedef {Object} Line one row of numbers
@@ -38,11 +39,28 @@ export class Rows {
     this.table = el("table", { class: "numbers", role: "grid", "aria-label": label });
     this.readout = el("p", { class: "readout" }, UNREAD);
     this.where = el("span", { class: "where" });
-    this.back = el("button", { type: "button", "aria-label": "Earlier dimensions", onclick: () => this.page(-1) }, "‹");
-    this.next = el("button", { type: "button", "aria-label": "Later dimensions", onclick: () => this.page(1) }, "›");
-    this.picture = el("canvas", { class: "picture", "aria-hidden": "true", onclick: (event) => this.#jump(event) });
+    this.back = el(
+      "button",
+      { type: "button", "aria-label": "Earlier dimensions", onclick: () => this.page(-1) },
+      "‹",
+    );
+    this.next = el(
+      "button",
+      { type: "button", "aria-label": "Later dimensions", onclick: () => this.page(1) },
+      "›",
+    );
+    this.picture = el("canvas", {
+      class: "picture",
+      "aria-hidden": "true",
+      onclick: (event) => this.#jump(event),
+    });
     this.window = el("div", { class: "picture-window", "aria-hidden": "true" });
-    this.pictureBox = el("div", { class: "picture-box", title: "All dimensions; choose where to look" }, this.picture, this.window);
+    this.pictureBox = el(
+      "div",
+      { class: "picture-box", title: "All dimensions; choose where to look" },
+      this.picture,
+      this.window,
+    );
     this.node = el(
       "div",
       { class: "rows" },
@@ -52,7 +70,8 @@ export class Rows {
       this.readout,
     );
     this.table.addEventListener("keydown", (event) => this.#walkCells(event));
-    for (const name of ["pointerover", "focusin"]) this.table.addEventListener(name, (event) => this.#read(event));
+    for (const name of ["pointerover", "focusin"])
+      this.table.addEventListener(name, (event) => this.#read(event));
     new ResizeObserver(() => this.#fit()).observe(this.node);
   }
 
@@ -102,12 +121,22 @@ export class Rows {
 
   #draw(start, end) {
     const dims = Array.from({ length: end - start }, (_, n) => start + n);
-    const head = el("tr", {}, el("td", {}), dims.map((d) => el("th", { scope: "col" }, d)));
+    const head = el(
+      "tr",
+      {},
+      el("td", {}),
+      dims.map((d) => el("th", { scope: "col" }, d)),
+    );
     const body = this.lines.map((line, r) => {
       const classes = [line.role ?? "plain", line.first ? "first" : ""].join(" ");
       const cells = dims.map((d) => this.#cell(line, r, d));
       const mark = line.mark && el("small", { class: "mark" }, line.mark);
-      return el("tr", { class: classes }, el("th", { scope: "row" }, line.label.cloneNode(true), mark && [" ", mark]), cells);
+      return el(
+        "tr",
+        { class: classes },
+        el("th", { scope: "row" }, line.label.cloneNode(true), mark && [" ", mark]),
+        cells,
+      );
     });
     fill(this.table, el("thead", {}, head), el("tbody", {}, body));
     this.table.querySelector("td.cell")?.setAttribute("tabindex", "0");
@@ -117,7 +146,11 @@ export class Rows {
     const x = line.values[d];
     const largest = this.scales[line.scaleOf ?? 0];
     const background = signedColor(x, largest);
-    return el("td", { class: "cell", tabindex: "-1", data: { r, d }, style: { background } }, among(x, largest));
+    return el(
+      "td",
+      { class: "cell", tabindex: "-1", data: { r, d }, style: { background } },
+      among(x, largest),
+    );
   }
 
   #read(event) {
@@ -153,7 +186,10 @@ export class Rows {
     if (!width) return;
     picture.width = width;
     picture.height = lines.length;
-    this.pictureBox.style.setProperty("--picture-height", `${Math.min(160, Math.max(14, lines.length * PICTURE_ROW))}px`);
+    this.pictureBox.style.setProperty(
+      "--picture-height",
+      `${Math.min(160, Math.max(14, lines.length * PICTURE_ROW))}px`,
+    );
     const context = picture.getContext("2d");
     context.clearRect(0, 0, width, lines.length);
     lines.forEach((line, r) => {

@@ -21,7 +21,8 @@ export function state() {
  */
 export function setState(changes, { replace = false, quiet = false } = {}) {
   const next = { ...state(), ...changes };
-  for (const [key, value] of Object.entries(next)) if (value === null || value === undefined || value === "") delete next[key];
+  for (const [key, value] of Object.entries(next))
+    if (value === null || value === undefined || value === "") delete next[key];
   const before = location.search;
   const search = address(next);
   if (search !== before) {

@@ -14,7 +14,11 @@ export function columns(remove) {
   return [
     { name: "raw", about: "the rows as they are", params: { center: 0, remove: 0 } },
     { name: "centered", about: "minus the mean row", params: { center: 1, remove: 0 } },
-    { name: `top ${directions} removed`, about: "centered, then without what all rows share most", params: { center: 1, remove } },
+    {
+      name: `top ${directions} removed`,
+      about: "centered, then without what all rows share most",
+      params: { center: 1, remove },
+    },
   ];
 }
 
@@ -42,12 +46,22 @@ export function answersUnder(settings, ask) {
  */
 export function columnNodes(settings, answers, draw, lines) {
   const nodes = settings.map((column, n) => {
-    const content = el("div", { class: "expected", style: { "--lines": lines } }, el("p", { class: "soft" }, "Computing …"));
+    const content = el(
+      "div",
+      { class: "expected", style: { "--lines": lines } },
+      el("p", { class: "soft" }, "Computing …"),
+    );
     answers[n].then(
       (answer) => fill(content, draw(answer, n)).classList.remove("expected"),
       (error) => error.name !== "AbortError" && fill(content, el("p", { class: "note" }, error.message)),
     );
-    return el("section", { class: "column" }, el("h3", {}, column.name), el("p", { class: "soft" }, column.about), content);
+    return el(
+      "section",
+      { class: "column" },
+      el("h3", {}, column.name),
+      el("p", { class: "soft" }, column.about),
+      content,
+    );
   });
   return el("div", { class: "columns" }, nodes);
 }
@@ -70,7 +84,11 @@ export function hitList(hits, written, link, known = null) {
       const fresh = known !== null && !known.has(hit.id);
       return el(
         "li",
-        { class: fresh ? "fresh" : "", title: `id ${hit.id}`, style: { "--share": barOf(hit.score, best, worst) } },
+        {
+          class: fresh ? "fresh" : "",
+          title: `id ${hit.id}`,
+          style: { "--share": barOf(hit.score, best, worst) },
+        },
         link(hit),
         fresh && el("small", { class: "mark" }, "not in raw"),
         el("span", { class: "number" }, written(hit.score)),
@@ -81,7 +99,11 @@ export function hitList(hits, written, link, known = null) {
 
 /** A token that leads to its own neighbors. */
 export function neighborLink(hit, go) {
-  return el("button", { type: "button", class: "link", title: "its neighbors", onclick: () => go(hit) }, tokenNode(hit.token, 24));
+  return el(
+    "button",
+    { type: "button", class: "link", title: "its neighbors", onclick: () => go(hit) },
+    tokenNode(hit.token, 24),
+  );
 }
 
 /** A score's bar: from 0 where scores are positive, else from the worst one on the list. */

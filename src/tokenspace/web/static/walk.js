@@ -29,12 +29,17 @@ export class WalkView {
     this.form = this.#form();
     this.stepper = el("ol", { class: "stepper", "aria-label": "Steps" });
     this.back = el("button", { type: "button", onclick: () => this.#go(-1) }, "← Back");
-    this.playButton = el("button", { type: "button", class: "primary", onclick: () => this.#togglePlay() }, "▶ Play");
+    this.playButton = el(
+      "button",
+      { type: "button", class: "primary", onclick: () => this.#togglePlay() },
+      "▶ Play",
+    );
     this.next = el("button", { type: "button", onclick: () => this.#go(1) }, "Step →");
     this.keys = el("small", { class: "keys" }, "or the arrow keys");
     this.status = el("p", { class: "status", role: "status" });
     this.panel = el("div", { class: "panel" });
     this.controls = el("div", { class: "controls" }, this.back, this.playButton, this.next, this.keys);
+    this.controls.hidden = true; // until there is a walk
     this.node = el("div", { class: "walk" }, this.form, this.status, this.stepper, this.controls, this.panel);
     document.addEventListener("keydown", (event) => this.#key(event));
     let drawn = 0;
@@ -71,10 +76,27 @@ export class WalkView {
   }
 
   #form() {
-    this.text = el("input", { type: "text", maxlength: 4000, autocomplete: "off", spellcheck: "false", required: true, list: "walk-examples" });
-    this.pair = el("input", { type: "text", maxlength: 4000, autocomplete: "off", spellcheck: "false", placeholder: "none" });
+    this.text = el("input", {
+      type: "text",
+      maxlength: 4000,
+      autocomplete: "off",
+      spellcheck: "false",
+      required: true,
+      list: "walk-examples",
+    });
+    this.pair = el("input", {
+      type: "text",
+      maxlength: 4000,
+      autocomplete: "off",
+      spellcheck: "false",
+      placeholder: "none",
+    });
     const recipes = (this.table.recipes ?? []).map((recipe) => recipe.name ?? recipe);
-    this.recipe = select([["", `the table's own (${this.table.recipe})`], ...recipes.map((name) => [name, name])], "", () => this.#submit());
+    this.recipe = select(
+      [["", `the table's own (${this.table.recipe})`], ...recipes.map((name) => [name, name])],
+      "",
+      () => this.#submit(),
+    );
     const examples = (this.table.examples ?? []).map((one) => el("option", { value: one.text }));
     const onsubmit = (event) => {
       event.preventDefault();
@@ -92,9 +114,16 @@ export class WalkView {
   }
 
   #submit() {
-    const example = (this.table.examples ?? []).find((one) => this.table.offline && one.text === this.text.value && !this.pair.value);
+    const example = (this.table.examples ?? []).find(
+      (one) => this.table.offline && one.text === this.text.value && !this.pair.value,
+    );
     const pair = this.pair.value || example?.pair;
-    setState({ text: this.text.value, pair, recipe: this.recipe.value || example?.recipe || null, step: this.text.value ? state().step : null });
+    setState({
+      text: this.text.value,
+      pair,
+      recipe: this.recipe.value || example?.recipe || null,
+      step: this.text.value ? state().step : null,
+    });
   }
 
   async #fetch(asked, more = {}) {
@@ -124,14 +153,30 @@ export class WalkView {
 
   #draw(now) {
     this.steps = stepsOf(this.walk, this.table);
-    const at = Math.max(0, this.steps.findIndex((step) => step.key === now.step));
+    const at = Math.max(
+      0,
+      this.steps.findIndex((step) => step.key === now.step),
+    );
     this.at = at;
     this.back.disabled = at === 0;
     this.next.disabled = at === this.steps.length - 1;
     fill(
       this.stepper,
       this.steps.map((step, n) =>
-        el("li", {}, el("button", { type: "button", class: n < at ? "passed" : "", "aria-current": n === at ? "step" : null, onclick: () => this.#goTo(n) }, step.name)),
+        el(
+          "li",
+          {},
+          el(
+            "button",
+            {
+              type: "button",
+              class: n < at ? "passed" : "",
+              "aria-current": n === at ? "step" : null,
+              onclick: () => this.#goTo(n),
+            },
+            step.name,
+          ),
+        ),
       ),
     );
     const current = this.stepper.children[at];
@@ -146,15 +191,23 @@ export class WalkView {
     this.drawn = step.key;
     fill(
       this.panel,
-      el("header", {}, el("h2", { "aria-live": "polite" }, step.name), el("code", { class: "formula" }, step.formula), el("span", { class: "shape", title: shapeTitle(step.key) }, step.shape)),
+      el(
+        "header",
+        {},
+        el("h2", { "aria-live": "polite" }, step.name),
+        el("code", { class: "formula" }, step.formula),
+        el("span", { class: "shape", title: shapeTitle(step.key) }, step.shape),
+      ),
       step.meaning.map((sentence) => el("p", {}, sentence)),
       notesOf(this.walk, step.key).map((sentence) => el("p", { class: "note drawn" }, sentence)),
       this.picture,
     );
     if (step.key === "tokens") this.panel.append(tokensPanel(this.walk));
     else if (step.key === "ids") this.panel.append(idsPanel(this.walk));
-    else if (step.key === "predict") this.#later({ predict: true }, "predictions", now, () => this.panel.append(scoresPanel(this.walk)));
-    else if (step.key === "gradient") this.#later({ gradient: true }, "gradient", now, () => this.#drawGradient(now));
+    else if (step.key === "predict")
+      this.#later({ predict: true }, "predictions", now, () => this.panel.append(scoresPanel(this.walk)));
+    else if (step.key === "gradient")
+      this.#later({ gradient: true }, "gradient", now, () => this.#drawGradient(now));
     else {
       if (step.key === "lookup") this.#drawStrip();
       this.#drawRows(linesOf(this.walk, step.key), now, `${step.name}: a row for each token`);
@@ -176,14 +229,17 @@ export class WalkView {
 
   #drawGradient(now) {
     if (!this.walk.gradient) {
-      this.panel.append(el("p", { class: "note" }, this.walk.left_out?.gradient ?? "There is no gradient for this text."));
+      this.panel.append(
+        el("p", { class: "note" }, this.walk.left_out?.gradient ?? "There is no gradient for this text."),
+      );
       return;
     }
     this.panel.insertBefore(gradientSummary(this.walk), this.picture);
     this.drawPicture = (width) => gradientPicture(this.walk, width);
     this.#drawPictures();
     const lines = gradientLines(this.walk);
-    if (lines.length) this.#drawRows(lines, now, "What each position hands to its row, and the row before and after");
+    if (lines.length)
+      this.#drawRows(lines, now, "What each position hands to its row, and the row before and after");
   }
 
   #drawRows(lines, now, label) {
@@ -196,7 +252,8 @@ export class WalkView {
   #drawStrip() {
     const T = this.walk.tokens.length;
     this.stripFrom = Math.min(this.stripFrom, T - 1);
-    this.drawPicture = (width) => strip(this.walk, this.table, { width, norms: this.norms, first: this.stripFrom, tokens: STRIP_TOKENS });
+    this.drawPicture = (width) =>
+      strip(this.walk, this.table, { width, norms: this.norms, first: this.stripFrom, tokens: STRIP_TOKENS });
     this.#drawPictures();
     if (T > STRIP_TOKENS) this.panel.insertBefore(this.#stripPager(T), this.picture);
     if (!this.norms) this.#shade();
@@ -210,8 +267,15 @@ export class WalkView {
       where.textContent = `tokens ${this.stripFrom}–${Math.min(T, this.stripFrom + STRIP_TOKENS) - 1} of ${T}`;
       this.#drawPictures();
     };
-    const button = (text, label, by) => el("button", { type: "button", "aria-label": label, onclick: () => move(by) }, text);
-    const pager = el("div", { class: "pager" }, button("‹", "Earlier tokens", -STRIP_TOKENS), where, button("›", "Later tokens", STRIP_TOKENS));
+    const button = (text, label, by) =>
+      el("button", { type: "button", "aria-label": label, onclick: () => move(by) }, text);
+    const pager = el(
+      "div",
+      { class: "pager" },
+      button("‹", "Earlier tokens", -STRIP_TOKENS),
+      where,
+      button("›", "Later tokens", STRIP_TOKENS),
+    );
     move(0);
     return pager;
   }
@@ -260,7 +324,12 @@ export class WalkView {
 
   #key(event) {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    const busy = event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea, [role=grid]");
+    const busy =
+      event.defaultPrevented ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      event.target.closest?.("input, select, textarea, [role=grid]");
     if (!by || busy || this.node.closest("[hidden]") || !this.walk) return;
     event.preventDefault();
     this.#go(by);

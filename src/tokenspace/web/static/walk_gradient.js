@@ -17,7 +17,10 @@ export function gradientSummary({ gradient }) {
     { class: "facts" },
     fact("loss", `${fixed(gradient.loss, 4)} nats a token`),
     fact("learning rate", String(gradient.learning_rate)),
-    fact("rows moved", `${count(gradient.rows_moved)} of ${count(gradient.rows_in_table)} through the lookup${head}`),
+    fact(
+      "rows moved",
+      `${count(gradient.rows_moved)} of ${count(gradient.rows_in_table)} through the lookup${head}`,
+    ),
   );
 }
 
@@ -30,11 +33,21 @@ export function gradientPicture(walk, width) {
   const x = narrow ? { from: 92, to: 160 } : { from: 200, to: 420 };
   const yFrom = (t) => TOP + ROW * (t + 0.5);
   const order = [...rows.keys()].sort((m, n) => center(rows[m]) - center(rows[n]));
-  const yTo = new Map(order.map((n, place) => [n, TOP + ROW * (place + 0.5) * (Math.max(tokens.length, rows.length) / rows.length)]));
+  const yTo = new Map(
+    order.map((n, place) => [
+      n,
+      TOP + ROW * (place + 0.5) * (Math.max(tokens.length, rows.length) / rows.length),
+    ]),
+  );
   const parts = rows.map((row, n) => {
     const sums = row.positions.length > 1;
     const y = yTo.get(n);
-    const paths = row.positions.map((t) => svg("path", { d: curve(x.from + 6, yFrom(t), x.to - 10, y), class: `strip-line ${sums ? "again" : ""}` }));
+    const paths = row.positions.map((t) =>
+      svg("path", {
+        d: curve(x.from + 6, yFrom(t), x.to - 10, y),
+        class: `strip-line ${sums ? "again" : ""}`,
+      }),
+    );
     const sign = sums && [
       svg("circle", { cx: x.to, cy: y, r: 9, class: "sum-node" }),
       svg("text", { x: x.to, y: y + 4.5, "text-anchor": "middle", class: "sum-sign" }, "+"),
@@ -43,17 +56,48 @@ export function gradientPicture(walk, width) {
     const label = narrow ? `${brief(row.token, 8)} ` : `row ${count(row.id)}  ${brief(row.token, 18)} `;
     const length = still ? "no gradient" : `‖g‖ ${fixed(row.gradient, 3)}`;
     const cosine = narrow || still ? "" : `   cosine before and after ${fixed(row.cosine, 4)}`;
-    return [paths, sign, svg("text", { x: x.to + 16, y: y + 4, class: `strip-label ${sums ? "again" : ""}` }, label, svg("tspan", { class: "soft" }, length + cosine))];
+    return [
+      paths,
+      sign,
+      svg(
+        "text",
+        { x: x.to + 16, y: y + 4, class: `strip-label ${sums ? "again" : ""}` },
+        label,
+        svg("tspan", { class: "soft" }, length + cosine),
+      ),
+    ];
   });
   const labels = tokens.map((token, t) =>
-    svg("text", { x: x.from, y: yFrom(t) + 4, "text-anchor": "end", class: "strip-token" }, brief(token.token, narrow ? 8 : 18), svg("tspan", { class: "soft" }, ` ${t}`)),
+    svg(
+      "text",
+      { x: x.from, y: yFrom(t) + 4, "text-anchor": "end", class: "strip-token" },
+      brief(token.token, narrow ? 8 : 18),
+      svg("tspan", { class: "soft" }, ` ${t}`),
+    ),
   );
   const headings = [
     svg("text", { x: x.from, y: 14, "text-anchor": "end", class: "strip-heading" }, "position"),
-    svg("text", { x: x.to + 16, y: 14, class: "strip-heading" }, narrow ? "row, length" : "row of E and its gradient's length"),
+    svg(
+      "text",
+      { x: x.to + 16, y: 14, class: "strip-heading" },
+      narrow ? "row, length" : "row of E and its gradient's length",
+    ),
   ];
   const described = `${plural(tokens.length, "position")} hand gradients to ${plural(rows.length, "row")}`;
-  return svg("svg", { class: "strip", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": described }, headings, parts, labels);
+  return svg(
+    "svg",
+    {
+      class: "strip",
+      viewBox: `0 0 ${width} ${height}`,
+      width,
+      height,
+      role: "img",
+      "aria-label": described,
+    },
+    headings,
+    parts,
+    labels,
+  );
 }
 
 /**
@@ -64,7 +108,9 @@ export function gradientPicture(walk, width) {
 export function gradientLines(walk) {
   const { rows, by_position: parts, learning_rate: rate } = walk.gradient;
   if (!parts) return [];
-  const ordered = [...rows].sort((a, b) => b.positions.length - a.positions.length || a.positions[0] - b.positions[0]);
+  const ordered = [...rows].sort(
+    (a, b) => b.positions.length - a.positions.length || a.positions[0] - b.positions[0],
+  );
   return ordered.flatMap((row, n) => {
     const name = brief(row.token);
     const sum = summed(row.positions.map((t) => parts[t]));
@@ -72,7 +118,10 @@ export function gradientLines(walk) {
     const after = Array.from(before, (value, d) => Math.fround(value - rate * sum[d]));
     const sums = row.positions.length > 1;
     const handed = row.positions.map((t, k) => ({
-      label: k === 0 ? el("span", {}, tokenNode(row.token, 10), el("small", {}, ` from ${t}`)) : sign(`+ from ${t}`),
+      label:
+        k === 0
+          ? el("span", {}, tokenNode(row.token, 10), el("small", {}, ` from ${t}`))
+          : sign(`+ from ${t}`),
       values: parts[t],
       name: `${name}, gradient from position ${t}`,
       role: "term",
@@ -80,9 +129,17 @@ export function gradientLines(walk) {
     }));
     return [
       ...handed,
-      ...(sums ? [{ label: sign("= gradient"), values: sum, name: `${name}, the row's gradient`, role: "sum" }] : []),
+      ...(sums
+        ? [{ label: sign("= gradient"), values: sum, name: `${name}, the row's gradient`, role: "sum" }]
+        : []),
       { label: sign("row"), values: before, name: `${name}, the row before`, role: "term", scaleOf: 1 },
-      { label: sign("row after"), values: after, name: `${name}, the row after the step`, role: "sum", scaleOf: 1 },
+      {
+        label: sign("row after"),
+        values: after,
+        name: `${name}, the row after the step`,
+        role: "sum",
+        scaleOf: 1,
+      },
     ];
   });
 }

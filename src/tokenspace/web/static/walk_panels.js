@@ -7,13 +7,22 @@ import { isAdded, sumsOf, untrainedNote } from "./walk_steps.js";
 
 /** The tokens as the tokenizer cut them. */
 export function tokensPanel(walk) {
-  const chips = walk.tokens.map((token) => el("li", { class: `chip segment-${token.segment}` }, tokenNode(token.token)));
+  const chips = walk.tokens.map((token) =>
+    el("li", { class: `chip segment-${token.segment}` }, tokenNode(token.token)),
+  );
   const unknown = [...new Set(walk.unknown ?? [])];
   return el(
     "div",
     {},
     el("ol", { class: "chips" }, chips),
-    unknown.length > 0 && el("p", { class: "note" }, "Not in the vocabulary: ", listed(unknown), ". The unknown token's row stands in."),
+    unknown.length > 0 &&
+      el(
+        "p",
+        { class: "note" },
+        "Not in the vocabulary: ",
+        listed(unknown),
+        ". The unknown token's row stands in.",
+      ),
   );
 }
 
@@ -35,7 +44,9 @@ export function idsPanel(walk) {
   );
   const repeated = [...times].filter(([, n]) => n > 1);
   const token = (id) => walk.tokens.find((one) => one.id === id).token;
-  const notes = repeated.map(([id, n]) => el("p", { class: "note" }, tokenNode(token(id)), ` occurs ${n} times: the same id, ${id}, each time.`));
+  const notes = repeated.map(([id, n]) =>
+    el("p", { class: "note" }, tokenNode(token(id)), ` occurs ${n} times: the same id, ${id}, each time.`),
+  );
   return el("div", {}, el("ol", { class: "cards" }, cards), notes);
 }
 
@@ -51,9 +62,13 @@ export function linesOf(walk, key) {
   if (key === "lookup") return lookupLines(walk);
   if (key === "scaled") return scaledLines(walk);
   if (isAdded(key)) return addedLines(walk, key, before[key], after[key]);
-  if (key === "normalized") return changedLines(walk, before[key], walk.steps[key], "sum", (row) => momentsOf(row));
-  if (key === "projected" && before[key][0].length === walk.steps[key][0].length) return changedLines(walk, before[key], walk.steps[key], "before");
-  return walk.tokens.map((token, t) => line(token.token, walk.steps[key][t], `${brief(token.token)} at ${t}`, { first: t > 0 }));
+  if (key === "normalized")
+    return changedLines(walk, before[key], walk.steps[key], "sum", (row) => momentsOf(row));
+  if (key === "projected" && before[key][0].length === walk.steps[key][0].length)
+    return changedLines(walk, before[key], walk.steps[key], "before");
+  return walk.tokens.map((token, t) =>
+    line(token.token, walk.steps[key][t], `${brief(token.token)} at ${t}`, { first: t > 0 }),
+  );
 }
 
 /** What has to be said beside a step's numbers. */
@@ -73,15 +88,27 @@ function lookupLines(walk) {
   return walk.tokens.map((token, t) => {
     const earlier = seen.get(token.id);
     if (earlier === undefined) seen.set(token.id, t);
-    const mark = earlier === undefined ? `row ${count(token.id)}` : `row ${count(token.id)}, as at ${earlier}`;
-    return line(token.token, walk.steps.lookup[t], `${brief(token.token)}, row ${token.id}`, { mark, first: t > 0 });
+    const mark =
+      earlier === undefined ? `row ${count(token.id)}` : `row ${count(token.id)}, as at ${earlier}`;
+    return line(token.token, walk.steps.lookup[t], `${brief(token.token)}, row ${token.id}`, {
+      mark,
+      first: t > 0,
+    });
   });
 }
 
 function scaledLines(walk) {
   return walk.tokens.flatMap((token, t) => [
-    line(token.token, walk.steps.lookup[t], `${brief(token.token)}, its row`, { role: "term", first: t > 0, mark: "row", scaleOf: 0 }),
-    operation(`× ${fixed(walk.scale, 4)}`, walk.steps.scaled[t], `${brief(token.token)}, scaled`, { role: "sum", scaleOf: 1 }),
+    line(token.token, walk.steps.lookup[t], `${brief(token.token)}, its row`, {
+      role: "term",
+      first: t > 0,
+      mark: "row",
+      scaleOf: 0,
+    }),
+    operation(`× ${fixed(walk.scale, 4)}`, walk.steps.scaled[t], `${brief(token.token)}, scaled`, {
+      role: "sum",
+      scaleOf: 1,
+    }),
   ]);
 }
 
@@ -98,8 +125,16 @@ function addedLines(walk, key, before, after) {
 
 function changedLines(walk, before, after, name, mark = () => null) {
   return walk.tokens.flatMap((token, t) => [
-    line(token.token, before[t], `${brief(token.token)}, ${name}`, { role: "term", first: t > 0, mark: mark(before[t]) }),
-    operation("→", after[t], `${brief(token.token)}, after`, { role: "sum", scaleOf: 1, mark: mark(after[t]) }),
+    line(token.token, before[t], `${brief(token.token)}, ${name}`, {
+      role: "term",
+      first: t > 0,
+      mark: mark(before[t]),
+    }),
+    operation("→", after[t], `${brief(token.token)}, after`, {
+      role: "sum",
+      scaleOf: 1,
+      mark: mark(after[t]),
+    }),
   ]);
 }
 

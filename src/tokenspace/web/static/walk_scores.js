@@ -6,13 +6,23 @@ import { tokenNode } from "./shown.js";
 
 /** @param {any} walk a document with `predictions` */
 export function scoresPanel(walk) {
-  if (!walk.predictions) return el("p", { class: "note" }, walk.left_out?.predictions ?? "This table has no head that can score.");
+  if (!walk.predictions)
+    return el("p", { class: "note" }, walk.left_out?.predictions ?? "This table has no head that can score.");
   const positions = walk.predictions.map((candidates, t) =>
     el(
       "li",
       { class: "scored" },
-      el("h3", {}, tokenNode(walk.tokens[t].token, 20), el("small", {}, ` position ${walk.tokens[t].position}`)),
-      el("ol", { class: "bars" }, candidates.map((candidate) => bar(candidate))),
+      el(
+        "h3",
+        {},
+        tokenNode(walk.tokens[t].token, 20),
+        el("small", {}, ` position ${walk.tokens[t].position}`),
+      ),
+      el(
+        "ol",
+        { class: "bars" },
+        candidates.map((candidate) => bar(candidate)),
+      ),
     ),
   );
   return el("ol", { class: "scores" }, positions);

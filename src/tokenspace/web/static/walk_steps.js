@@ -36,10 +36,13 @@ export function stepsOf(walk, table) {
       name: "ids",
       formula: "token → id",
       shape: `(${T},)`,
-      meaning: ["Each token is known by a number: its row in the table. From here on the text is gone; only the numbers go in."],
+      meaning: [
+        "Each token is known by a number: its row in the table. From here on the text is gone; only the numbers go in.",
+      ],
     },
   ];
-  for (const key of Object.keys(walk.steps)) steps.push({ key, shape: shapeOf(walk.steps[key]), ...told(key, walk, table) });
+  for (const key of Object.keys(walk.steps))
+    steps.push({ key, shape: shapeOf(walk.steps[key]), ...told(key, walk, table) });
   steps.push(predict(walk, table), gradient(table));
   return steps;
 }
@@ -58,7 +61,10 @@ export function sumsOf(walk) {
   let current = null;
   for (const [key, rows] of Object.entries(walk.steps)) {
     before[key] = current;
-    current = current !== null && isAdded(key) ? current.map((row, t) => row.map((x, d) => Math.fround(x + rows[t][d]))) : rows;
+    current =
+      current !== null && isAdded(key)
+        ? current.map((row, t) => row.map((x, d) => Math.fround(x + rows[t][d])))
+        : rows;
     after[key] = current;
   }
   return { before, after };
@@ -82,7 +88,9 @@ function told(key, walk, table) {
     scaled: {
       name: "× scale",
       formula: `x ← x × ${scaleText(walk)}`,
-      meaning: ["Every number times one constant, so that positions, which are about 1 in size, don't drown the tokens."],
+      meaning: [
+        "Every number times one constant, so that positions, which are about 1 in size, don't drown the tokens.",
+      ],
     },
     position: {
       name: "+ position",
@@ -97,12 +105,16 @@ function told(key, walk, table) {
     normalized: {
       name: "LayerNorm",
       formula: "x ← γ (x − mean) / √(variance + ε) + β",
-      meaning: [`Each vector by itself: mean 0 and variance 1 over its ${count(width(walk, "normalized"))} numbers, then the learned γ and β.`],
+      meaning: [
+        `Each vector by itself: mean 0 and variance 1 over its ${count(width(walk, "normalized"))} numbers, then the learned γ and β.`,
+      ],
     },
     projected: {
       name: "projection",
       formula: "x ← x W + b",
-      meaning: [`From the table's width ${count(table.dim)} to the model's ${count(width(walk, "projected"))}.`],
+      meaning: [
+        `From the table's width ${count(table.dim)} to the model's ${count(width(walk, "projected"))}.`,
+      ],
     },
     dropout: { name: "dropout", formula: "x ← x", meaning: dropoutText(walk) },
     output: {
@@ -111,18 +123,28 @@ function told(key, walk, table) {
       meaning: ["What the transformer's first layer receives."],
     },
   };
-  return known[key] ?? { name: `+ ${key}`, formula: `x ← x + ${key}[0]`, meaning: [`A row of the ${key} table is added.`] };
+  return (
+    known[key] ?? {
+      name: `+ ${key}`,
+      formula: `x ← x + ${key}[0]`,
+      meaning: [`A row of the ${key} table is added.`],
+    }
+  );
 }
 
 function predict(walk, table) {
   const matrix = walk.tied === false ? "O.T" : "E.T";
-  const rows = walk.tied === false ? "the head's own rows O" : "the same table E, transposed: the head is tied";
+  const rows =
+    walk.tied === false ? "the head's own rows O" : "the same table E, transposed: the head is tied";
   return {
     key: "predict",
     name: "scores",
     formula: `logits = hidden · ${matrix}`,
     shape: `(${walk.tokens.length}, ${table.rows})`,
-    meaning: [`Back from vectors to tokens: each position is multiplied with ${rows}. Softmax makes shares of the ${plural(table.rows, "score")}.`, NOTHING_BETWEEN],
+    meaning: [
+      `Back from vectors to tokens: each position is multiplied with ${rows}. Softmax makes shares of the ${plural(table.rows, "score")}.`,
+      NOTHING_BETWEEN,
+    ],
   };
 }
 
@@ -147,7 +169,8 @@ function scaleText(walk) {
 
 function positionText(walk) {
   const kind = walk.layer?.position;
-  if (kind === "sinusoidal") return "A row for each position is added: sines and cosines of the position, computed, not learned.";
+  if (kind === "sinusoidal")
+    return "A row for each position is added: sines and cosines of the position, computed, not learned.";
   if (kind === "learned") return "A row for each position is added, from a table that is learned.";
   return "A row for each position is added.";
 }

@@ -25,7 +25,9 @@ export function strip(walk, table, { width, norms, first, tokens }) {
   const picked = [...new Set(shownTokens.map((token) => token.id))].sort((a, b) => a - b);
   const height = Math.max(300, TOP + ROW * Math.max(shownTokens.length, picked.length) + 20);
   const narrow = width < 560;
-  const x = narrow ? { token: 82, left: 118, right: 154, row: 188 } : { token: 170, left: 280, right: 350, row: 460 };
+  const x = narrow
+    ? { token: 82, left: 118, right: 154, row: 188 }
+    : { token: 170, left: 280, right: 350, row: 460 };
   const place = (id) => TOP + ((id + 0.5) / table.rows) * (height - TOP - 18);
   const tokenY = spread(shownTokens.length, height);
   const rowY = dodge(picked.map(place), height);
@@ -36,14 +38,31 @@ export function strip(walk, table, { width, norms, first, tokens }) {
   const parts = [
     heading(x.token, "tokens", "end"),
     heading((x.left + x.right) / 2, "table E", "middle"),
-    heading(x.row, narrow ? "rows" : `rows plucked out, their first ${cellsIn(width, x, table.dim)} of ${table.dim} numbers`, "start"),
+    heading(
+      x.row,
+      narrow
+        ? "rows"
+        : `rows plucked out, their first ${cellsIn(width, x, table.dim)} of ${table.dim} numbers`,
+      "start",
+    ),
     stripBody(x, height, norms, table.rows),
     shownTokens.map((token, t) => tokenLine(token, tokenY[t], place(token.id), x, times, t)),
     picked.map((id) => rowOut(id, place(id), yOf.get(id), x, walk, width, times)),
     edge(x, TOP - 4, "0"),
     edge(x, height - 4, count(table.rows - 1)),
   ];
-  return svg("svg", { class: "strip", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": described }, parts);
+  return svg(
+    "svg",
+    {
+      class: "strip",
+      viewBox: `0 0 ${width} ${height}`,
+      width,
+      height,
+      role: "img",
+      "aria-label": described,
+    },
+    parts,
+  );
 }
 
 function heading(x, text, anchor) {
@@ -57,7 +76,11 @@ function edge(x, y, text) {
 /** The strip: shaded by how long its rows are, where that is known, so that it is the table and not a sketch. */
 function stripBody(x, height, norms, rows) {
   const tall = height - TOP - 18;
-  const body = svg("g", {}, svg("rect", { x: x.left, y: TOP, width: x.right - x.left, height: tall, class: "strip-body" }));
+  const body = svg(
+    "g",
+    {},
+    svg("rect", { x: x.left, y: TOP, width: x.right - x.left, height: tall, class: "strip-body" }),
+  );
   if (!norms) return body;
   const bars = Math.min(MOST_BARS, rows, Math.floor(tall));
   const means = new Float64Array(bars);
@@ -72,7 +95,16 @@ function stripBody(x, height, norms, rows) {
   for (let bar = 0; bar < bars; bar++) {
     const opacity = (0.06 + 0.4 * (means[bar] / largest)).toFixed(3);
     const y = TOP + (bar / bars) * tall;
-    body.append(svg("rect", { x: x.left, y, width: x.right - x.left, height: tall / bars + 0.5, class: "strip-bar", "fill-opacity": opacity }));
+    body.append(
+      svg("rect", {
+        x: x.left,
+        y,
+        width: x.right - x.left,
+        height: tall / bars + 0.5,
+        class: "strip-bar",
+        "fill-opacity": opacity,
+      }),
+    );
   }
   return body;
 }
@@ -80,7 +112,12 @@ function stripBody(x, height, norms, rows) {
 function tokenLine(token, y, place, x, times, t) {
   const again = times.get(token.id) > 1;
   const path = curve(x.token + 6, y, x.left, place);
-  const label = svg("text", { x: x.token, y: y + 4, "text-anchor": "end", class: `strip-token ${again ? "again" : ""}` });
+  const label = svg("text", {
+    x: x.token,
+    y: y + 4,
+    "text-anchor": "end",
+    class: `strip-token ${again ? "again" : ""}`,
+  });
   label.append(brief(token.token, x.token > 100 ? 18 : 9));
   const line = svg("path", { d: path, class: `strip-line ${again ? "again" : ""}`, style: { "--order": t } });
   return svg("g", {}, svg("title", {}, `${brief(token.token)} → id ${token.id}`), line, label);
@@ -95,14 +132,27 @@ function rowOut(id, place, y, x, walk, width, times) {
   const cells = cellsIn(width, x, row.length);
   const largest = typicalLargest(row);
   const colors = Array.from(row.slice(0, cells), (value, d) =>
-    svg("rect", { x: cellsFrom + d * CELL, y: y - 8, width: CELL - 1, height: 16, class: "strip-cell", style: { fill: signedColor(value, largest, 0.95) } }),
+    svg("rect", {
+      x: cellsFrom + d * CELL,
+      y: y - 8,
+      width: CELL - 1,
+      height: 16,
+      class: "strip-cell",
+      style: { fill: signedColor(value, largest, 0.95) },
+    }),
   );
   const title = `${brief(walk.tokens[at].token)}: ${label}${again ? `, picked ${times.get(id)} times` : ""}`;
   return svg(
     "g",
     { class: `strip-row ${again ? "again" : ""}` },
     svg("title", {}, title),
-    svg("rect", { x: x.left - 3, y: place - 1.5, width: x.right - x.left + 6, height: 3, class: "strip-picked" }),
+    svg("rect", {
+      x: x.left - 3,
+      y: place - 1.5,
+      width: x.right - x.left + 6,
+      height: 3,
+      class: "strip-picked",
+    }),
     svg("path", { d: curve(x.right + 3, place, x.row - 4, y), class: `strip-line ${again ? "again" : ""}` }),
     svg("text", { x: x.row, y: y + 4, class: "strip-label" }, label),
     colors,
