@@ -113,8 +113,8 @@ def test_the_terminal_shows_where_points_lie():
     assert "right: east; up: north" in " ".join(" ".join(lines).split())
 
 
-def test_a_real_table_and_its_view():
-    table = ts.load("wordnet")
+def test_the_switches_of_a_map_and_its_view(rng):
+    table = random_table(rng)
     figure = ts.plots.map(table, color="norm", dims=3, remove=1)
     assert len(figure.data[0].x) == len(table)
     assert figure.layout.scene.xaxis.title.text.startswith("PC 2 (")
