@@ -12,7 +12,7 @@ import { setState } from "./state.js";
 
 const METHODS = { pca: "PCA", tsne: "t-SNE", umap: "UMAP" };
 const NEIGHBORS = 10;
-const CLUSTERS = 40;
+const CLUSTERS = 20; // where the table does not say
 const KEPT = 10;
 
 /** The view; `show` brings it to a state. */
@@ -52,7 +52,7 @@ export class MapView {
       type: "number",
       min: 2,
       max: 1000,
-      value: CLUSTERS,
+      value: table.defaults?.clusters ?? CLUSTERS,
       onchange: () => this.k.reportValidity() && setState({ k: this.k.value }),
     });
     this.kField = field("Clusters", this.k);
@@ -234,7 +234,7 @@ export class MapView {
     let coloring;
     if (color === "cluster")
       coloring = byCluster(
-        await this.#answer("clusters", { k: now.k ?? CLUSTERS, seed: where.seed }, signal, "Clusters"),
+        await this.#answer("clusters", { k: now.k ?? this.#clusters(), seed: where.seed }, signal, "Clusters"),
       );
     else if (color === "honesty")
       coloring = byHonesty(
@@ -245,6 +245,11 @@ export class MapView {
     else coloring = byKind(tokens.kind, this.table.kinds);
     this.answers.set(key, coloring);
     return coloring;
+  }
+
+  /** How many clusters the table is cut into where nobody says how many. */
+  #clusters() {
+    return this.table.defaults?.clusters ?? CLUSTERS;
   }
 
   async #answer(path, params, signal, name = null) {
@@ -339,7 +344,7 @@ export class MapView {
     this.dims.value = now.dims ?? "2";
     this.seed.value = now.seed ?? "0";
     this.color.value = now.color ?? "kind";
-    this.k.value = now.k ?? CLUSTERS;
+    this.k.value = now.k ?? this.#clusters();
     this.kField.hidden = this.color.value !== "cluster";
     const [, lasso] = this.dragging.children;
     lasso.disabled = this.dims.value === "3";
