@@ -42,7 +42,7 @@ def browser():
     if path is None:
         pytest.fail(HOW)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=120_000)
         yield browser
         browser.close()
 
