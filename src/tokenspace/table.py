@@ -100,9 +100,13 @@ def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0, mat
         bad = first_id + int(np.argmin(finite))
         raise TableFormatError(
             f"row {bad:,} of the {matrix}, token {table.vocab[bad]!r}, holds NaN or infinity"
-            f" ({int((~finite).sum()):,} such rows from row {first_id:,} to {first_id + len(rows) - 1:,}); "
+            f"{_others(int((~finite).sum()) - 1)}; "
             "repair those rows or train again with a lower learning rate"
         )
+
+
+def _others(count: int) -> str:
+    return f" (and {count:,} more of the rows read with it)" if count else ""
 
 
 def _checked(weight: ArrayLike, name: str, tokens: int) -> Array:

@@ -46,6 +46,7 @@ def test_json_is_as_designed(tmp_path):
         "dtypes": ["float16", "float16"],
         "renumbered": False,
         "replaced": 0,
+        "rounded": 0,
     }
     assert result.stderr == ""
 

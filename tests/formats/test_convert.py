@@ -229,6 +229,30 @@ def test_what_is_read_can_be_cut_and_mended(tmp_path, write):
     assert list(ts.load(tmp_path / "out").vocab) == ["c", "b\udce9b"]
 
 
+def test_a_tokenizer_that_some_rows_can_not_keep_is_named(tmp_path):
+    done = convert("wordnet", tmp_path / "out", limit=100)
+    assert (done.lost, done.renumbered, done.lossless) == (["tokenizer"], False, True)
+    done = convert("wordnet", tmp_path / "out", rows=range(100, 200))
+    assert (done.lost, done.renumbered) == (["tokenizer", "special"], True)  # no special one among them
+    tokenizer = ts.Tokenizer.train_from_iterator(["a b"])
+    vocab = ts.Vocab([*tokenizer.vocab, "\udcff"])
+    rows = np.ones((len(vocab), 2), np.float32)
+    ts.save(ts.Table(rows, vocab, tokenizer), tmp_path / "in")
+    done = convert(tmp_path / "in", tmp_path / "out.gguf", allow_loss=True)
+    assert done.lost == ["rows", "tokenizer"]
+
+
+def test_rows_taken_are_no_provenance(tmp_path):
+    ts.save(table("a", "b"), tmp_path / "in.vec")
+    assert convert(tmp_path / "in.vec", tmp_path / "out.vec", rows=[1, 0]).lost == []
+
+
+def test_an_archive_s_own_tokens_are_not_beside_it(tmp_path):
+    ts.save(table("a"), tmp_path / "p.npz")
+    convert(tmp_path / "p.npz", tmp_path / "p.npy")
+    assert convert(tmp_path / "p.npz", tmp_path / "p.npy").lossless
+
+
 def test_a_packed_source_is_not_written_onto_either(tmp_path):
     ts.save(table("a"), tmp_path / "t.vec")
     with zipfile.ZipFile(tmp_path / "packed", "w") as archive:

@@ -35,6 +35,11 @@ def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
+def no_direction(word: str) -> str:
+    """The note on a word whose row is all zeros."""
+    return f"the row of {shown(word)} is all zeros: it has no direction, so every cosine with it is 0"
+
+
 def note(message: str) -> None:
     """A remark for the person, on stderr, so that stdout holds the answer alone."""
     click.echo(one_line(message), err=True)

@@ -87,6 +87,9 @@ def _remarks(done: Conversion, everything: bool) -> list[str]:
     remarks = []
     if done.replaced:
         remarks.append(f"{counted(done.replaced, 'token')} held bytes that are no UTF-8, now U+FFFD")
+    if done.rounded:
+        rounded = counted(done.rounded, "row")
+        remarks.append(f"{rounded} of {done.dtypes[0]} rounded: a table's numbers are float32 at most")
     if done.left_out:
         some = ", ".join(map(short, done.left_out[:5]))
         left_out = counted(len(done.left_out), "row")
@@ -97,7 +100,7 @@ def _remarks(done: Conversion, everything: bool) -> list[str]:
         remarks.append(
             f"{counted(done.repeated, 'token')} {verb} an earlier one; each keeps its row here{others}"
         )
-    if everything and done.dtypes[0] != done.dtypes[1]:
+    if everything and done.dtypes[0] != done.dtypes[1] and not done.rounded:
         remarks.append(f"{done.dtypes[0]} is written as {done.dtypes[1]}: the same values")
     if everything:
         remarks += [f"{done.format} has no place for {PARTS[part]}" for part in done.lost if part in PARTS]

@@ -8,6 +8,7 @@ from tokenspace.cli.console import (
     echo_json,
     json_option,
     k_option,
+    no_direction,
     note,
     number,
     pieces_shown,
@@ -51,7 +52,7 @@ def neighbors(
         elif not token and not as_json:
             note(f"{shown(word)}:")
         if not vector.any():
-            note(f"the row of {shown(word)} is all zeros: it has no direction, so every cosine with it is 0")
+            note(no_direction(word))
         if as_json:
             echo_json([{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits])
             continue

@@ -4,7 +4,17 @@ from typing import Literal
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, number, pieces_shown, shown, table_option, words
+from tokenspace.cli.console import (
+    echo_json,
+    json_option,
+    no_direction,
+    note,
+    number,
+    pieces_shown,
+    shown,
+    table_option,
+    words,
+)
 from tokenspace.cli.switches import center_option, metric_option, remove_option
 
 
@@ -33,6 +43,9 @@ def similarity(
     view = geometry.View(formats.load(source), center, remove)
     for a, b in words(pair, 2, "A B"):
         result = geometry.similarity(view, a, b)
+        for word in (a, b):
+            if not view.vector(word)[1].any():
+                note(no_direction(word))
         if as_json:
             metrics = {name: number(getattr(result, name)) for name in ("cosine", "dot", "l2")}
             echo_json({**metrics, "a": list(result.a), "b": list(result.b)})

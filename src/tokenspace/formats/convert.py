@@ -11,8 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tokenspace.errors import OutputError, TableFormatError
-from tokenspace.formats.open import FORMATS, files_of, format_for, load, located, output_path, writer
-from tokenspace.formats.selection import selected
+from tokenspace.formats.open import (
+    FETCHED_FROM,
+    FORMATS,
+    files_of,
+    format_for,
+    load,
+    located,
+    output_path,
+    writer,
+)
+from tokenspace.formats.selection import RENUMBERED, ROWS_TAKEN, selected
 from tokenspace.formats.sniff import sniff, table_source
 from tokenspace.formats.tokens import READ_FROM, repeated, unwritable
 from tokenspace.mapped import release
@@ -32,7 +41,8 @@ class Conversion(NamedTuple):
     "provenance"; and "rows" where ``left_out`` tokens could not be written: then the ids after them moved up
     (``renumbered``). ``repeated`` tokens are spelled like an earlier one: each keeps its row, but other
     readers may take the first alone. ``replaced`` were no UTF-8 and were read with U+FFFD, as was asked.
-    ``files`` names what was written.
+    ``rounded`` rows of float64 are no longer what they were: a table's numbers are float32 at most. ``files``
+    names what was written.
     """
 
     rows: int
@@ -47,6 +57,7 @@ class Conversion(NamedTuple):
     dtypes: tuple[str, str]
     renumbered: bool
     replaced: int
+    rounded: int
 
 
 def convert(
@@ -69,27 +80,27 @@ def convert(
     place = located(source)
     table = load(place, **reading)
     _check_apart(source, place, files)
-    lost = losses(table, name)
     left_out = list(unwritable(table.vocab, FORMATS[name].refusal)) if allow_loss else []
-    kept = table
-    if left_out:
-        lost = ["rows", *lost]
-        kept = _without(table, left_out)
+    kept = _without(table, left_out) if left_out else table
+    read_as, read_from = sniff(place), table.provenance.get(READ_FROM, {})
+    lost = ["rows"] if left_out else []
+    lost += _lost(_whole(place, read_as, table, reading), kept, name)
     found: list[Table] = []
     write(kept, files[0], partial(_check_equal, kept, name, path, found))
     return Conversion(
         rows=len(kept),
         dim=kept.dim,
         format=name,
-        lossless=not left_out,
+        lossless=not left_out and not read_from.get("rounded_rows") and not read_from.get("replaced_tokens"),
         lost=lost,
         left_out=[table.vocab[i] for i in left_out],
         repeated=repeated(kept.vocab),
         files=list(map(str, files)),
-        read_as=sniff(place),
-        dtypes=(str(table.weight.dtype), str(found[0].weight.dtype)),
-        renumbered=bool(left_out) or "rows_taken" in table.provenance,
-        replaced=table.provenance.get(READ_FROM, {}).get("replaced_tokens", 0),
+        read_as=read_as,
+        dtypes=(read_from.get("rounded_from", str(table.weight.dtype)), str(found[0].weight.dtype)),
+        renumbered=bool(left_out) or RENUMBERED in table.provenance,
+        replaced=read_from.get("replaced_tokens", 0),
+        rounded=read_from.get("rounded_rows", 0),
     )
 
 
@@ -99,16 +110,34 @@ def losses(table: Table, format: str) -> list[str]:
     >>> losses(load("wordnet"), "glove"), losses(load("wordnet"), "native")
     (['dtype', 'tokenizer', 'special', 'provenance'], [])
     """
-    chosen = FORMATS[format_for("", format)]
-    parts = {
+    return _lost(table, table, format_for("", format))
+
+
+def _lost(whole: Table, kept: Table, format: str) -> list[str]:
+    """What ``whole`` has and ``kept``, once written in ``format``, has not."""
+    chosen = FORMATS[format]
+    before, after = _parts(whole), _parts(kept)
+    lost = [part for part in before if before[part] and not (after[part] and part in chosen.keeps)]
+    return lost if kept.weight.dtype in chosen.dtypes else ["dtype", *lost]
+
+
+def _parts(table: Table) -> dict[str, bool]:
+    """What a table has beside tokens and numbers, of ``PARTS``."""
+    return {
         "tokenizer": table.tokenizer is not None,
         "output": table.output is not None,
         "subwords": table.subwords is not None,
         "special": bool(table.vocab.special),
-        "provenance": bool(table.provenance.keys() - {READ_FROM}),
+        "provenance": bool(table.provenance.keys() - {READ_FROM, ROWS_TAKEN, RENUMBERED, FETCHED_FROM}),
     }
-    lost = [part for part, there in parts.items() if there and part not in chosen.keeps]
-    return lost if table.weight.dtype in chosen.dtypes else ["dtype", *lost]
+
+
+def _whole(place: Path, read_as: str, table: Table, reading: dict[str, Any]) -> Table:
+    """The table that ``table`` is some rows of, where that may have a tokenizer which some rows can't."""
+    partly = reading.get("limit") is not None or reading.get("rows") is not None
+    if not partly or "tokenizer" not in FORMATS[read_as].keeps:
+        return table
+    return load(place, **{key: value for key, value in reading.items() if key not in ("limit", "rows")})
 
 
 def _without(table: Table, ids: list[int]) -> Table:
@@ -126,7 +155,7 @@ def _check_apart(source: str | os.PathLike[str], place: Path, files: list[Path])
     else:
         file = table_source(place).file
         beside = [*files_of(file, "numpy")[1:], *(file.with_name(name) for name in TOKENIZER_FILES)]
-        own = [file, *(beside if sniff(place) in ("numpy", "npz", "tensors") else [])]
+        own = [file, *(beside if sniff(place) in ("numpy", "tensors") else [])]
     for file in files:
         same = next((each for each in own if file.exists() and each.exists() and file.samefile(each)), None)
         if same is not None:

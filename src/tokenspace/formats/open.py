@@ -33,6 +33,7 @@ from tokenspace.table import DTYPES, Table
 
 _DATA = Path(__file__).parent.parent / "data"
 BUILT_IN = {"wordnet": _DATA / "wordnet.safetensors"}
+FETCHED_FROM = "fetched_from"  # a key of provenance
 PARTS = frozenset({"tokenizer", "output", "subwords", "special", "provenance"})
 
 
@@ -126,7 +127,7 @@ def load(
     if table.tokenizer is not None and limit is not None and len(table.tokenizer.vocab) > len(table):
         table.tokenizer = None  # it gives ids that have no row now
     if hub.is_name(source):
-        table.provenance = table.provenance | {"fetched_from": str(source)}
+        table.provenance = table.provenance | {FETCHED_FROM: str(source)}
     return table if rows is None else selected(table, rows)
 
 
@@ -156,6 +157,8 @@ def _read(place: Path, limit: int | None, errors: Errors, model: dict[str, Any])
     else:
         source = table_source(place)
         name = sniff_source(source)
+        if name == "tensors" and source.file == source.path and static_embedding.is_static(place.parent):
+            source, name = place.parent, static_embedding.NAME  # whose tokens only the folder tells
     given = {key: value for key, value in model.items() if value is not None}
     taken = {"tensors": {"tensor", "vocab"}, "checkpoint": {"tensor"}}.get(name, set())
     if wrong := [key for key in given if key not in taken]:

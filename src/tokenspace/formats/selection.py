@@ -12,6 +12,8 @@ from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Int
 from tokenspace.table import Table
 
+ROWS_TAKEN, RENUMBERED = "rows_taken", "rows_renumbered"  # keys of provenance
+
 
 def checked_limit(limit: Any) -> int | None:
     """``limit`` as a whole number from 1 on, or None; ``ShapeError`` for anything else."""
@@ -50,7 +52,7 @@ def selected(table: Table, rows: slice | ArrayLike) -> Table:
     """
     ids = _ids(rows, len(table))
     if not ids.size:
-        raise ShapeError(f"no row is selected of the table's {len(table):,}; a table has at least one")
+        raise ShapeError(f"rows={rows!r} selects no row; a table has at least one")
     chain = bool(np.all(np.diff(ids) == 1))
     part = slice(int(ids[0]), int(ids[-1]) + 1) if chain else ids
     whole = chain and ids.size == len(table)
@@ -59,9 +61,14 @@ def selected(table: Table, rows: slice | ArrayLike) -> Table:
         table.vocab.take(ids),
         table.tokenizer if whole else None,
         None if table.output is None else table.output[part],
-        table.provenance if whole else table.provenance | {"rows_taken": ids.size},
+        table.provenance if whole else table.provenance | _taken(ids, chain),
         table.subwords,
     )
+
+
+def _taken(ids: Int[Array, " K"], chain: bool) -> dict[str, Any]:
+    """For provenance: how many rows these are, and whether their ids are no longer what they were."""
+    return {ROWS_TAKEN: ids.size} | ({} if chain and ids[0] == 0 else {RENUMBERED: True})
 
 
 def _ids(rows: slice | ArrayLike, total: int) -> Int[Array, " K"]:

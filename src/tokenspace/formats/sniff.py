@@ -13,6 +13,7 @@ from tokenspace.source import ZIP, Source
 
 _PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _ENOUGH = 1 << 16  # bytes that tell every format but those of text
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # of a folder
 _MEMBERS_LOOKED_AT = 64  # of an archive
 
 
@@ -45,23 +46,39 @@ def table_source(path: str | os.PathLike[str]) -> Source:
     names = source.members()
     if not names or npz.holds_arrays(names) or is_pickle(ZIP, names):
         return source
-    found = []
-    for name in names[:_MEMBERS_LOOKED_AT]:
-        if name.endswith(".vocab.txt") or name.startswith("__MACOSX/"):
-            continue
+    if any(_is_folder(name, names) for name in names if name.endswith(_WEIGHTS)):
+        raise TableFormatError(f"{source.path} holds a model's folder; unpack it and name that")
+    found, faults = [], []
+    candidates = [name for name in dict.fromkeys(names) if not _beside(name)]
+    for name in candidates[:_MEMBERS_LOOKED_AT]:
         try:
             member = Source(source.path / name)
             sniff_source(member)
-        except TableFormatError:
+        except TableFormatError as error:
+            faults.append(error)
             continue
         found.append(member)
     if len(found) == 1:
         return found[0]
-    if not found:
-        some = ", ".join(names[:6])
-        raise TableFormatError(f"{source.path} holds no table in a format known here; it holds {some}")
-    listed = ", ".join(str(member.path) for member in found[:6])
-    raise TableFormatError(f"{source.path} holds {len(found)} tables; name one of them: {listed}")
+    if found:
+        listed = ", ".join(str(member.path) for member in found[:6])
+        raise TableFormatError(f"{source.path} holds {len(found)} tables; name one of them: {listed}")
+    if len(candidates) == 1 and faults:
+        raise faults[0]
+    looked = f" in its first {_MEMBERS_LOOKED_AT} files" if len(candidates) > _MEMBERS_LOOKED_AT else ""
+    first = f"; {faults[0]}" if faults else ""
+    raise TableFormatError(f"{source.path} holds no table in a format known here{looked}; name one{first}")
+
+
+def _beside(name: str) -> bool:
+    """Whether a member is no table of its own: the tokens of an array, or what macOS adds."""
+    return name.endswith(".vocab.txt") or name.startswith("__MACOSX/")
+
+
+def _is_folder(name: str, names: list[str]) -> bool:
+    """Whether a member lies beside the settings of a model."""
+    folder = name.rpartition("/")[0]
+    return any(f"{folder}/{each}".lstrip("/") in names for each in ("config.json", "modules.json"))
 
 
 def sniff_source(source: Source) -> str:
