@@ -104,3 +104,13 @@ def test_an_archive_is_never_unpacked_and_a_name_leads_nowhere_else(tmp_path):
         archive.writestr("../outside", b"cat 1 2\n")
     assert Source(tmp_path / "up.zip/../outside").content().tobytes() == b"cat 1 2\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["up.zip"]
+
+
+@pytest.mark.parametrize("name", ["\0x.vec", "\0" * 6])
+def test_a_member_without_a_name_is_nobody_s(name, tmp_path):
+    with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive:
+        archive.writestr("Qx.vec", TEXT[:16])
+        archive.writestr("y", TEXT[:16])
+    data = (tmp_path / "e.zip").read_bytes().replace(b"Qx.vec", name.encode().ljust(6, b"\0"))
+    (tmp_path / "e.zip").write_bytes(data)
+    assert Source(tmp_path / "e.zip").members() == ["y"]

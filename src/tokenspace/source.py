@@ -96,7 +96,7 @@ class Source:
             if self.packed or file.read(4) != ZIP:
                 return []
             with zipfile.ZipFile(file) as archive:
-                return [each.filename for each in archive.infolist() if not each.is_dir()]
+                return _files(archive)
 
     def beside(self, name: str) -> Path:
         """Where the file ``name`` of the same folder, or of the same archive, would be."""
@@ -107,7 +107,7 @@ class Source:
             try:
                 member = archive.getinfo(str(self._member))
             except KeyError:
-                names = [each.filename for each in archive.infolist() if not each.is_dir()]
+                names = _files(archive)
                 some = ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")
                 raise TableFormatError(
                     f"{self.file} has no member {self._member!r}; it has {some or 'none'}"
@@ -117,6 +117,11 @@ class Source:
         if member.compress_type not in _METHODS:
             raise TableFormatError(f"{self.path} is compressed in a way not read here; unpack it first")
         return member
+
+
+def _files(archive: zipfile.ZipFile) -> list[str]:
+    """The names of an archive's files; a damaged name may be empty, and is nobody's."""
+    return [each.filename for each in archive.infolist() if each.filename and not each.is_dir()]
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

@@ -70,6 +70,14 @@ def test_what_is_no_table_is_named(content, message, write):
     assert str(path) in str(error.value)
 
 
+def test_nothing_is_written_to_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("hf:org/name", "hf:name"):
+        with pytest.raises(OutputError, match="the hub is read, not written"):
+            ts.save(TABLE, name)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
 def test_what_no_file_is_named(name, tmp_path):
     with pytest.raises(OutputError, match=r"no file (to write was named|has such a name)"):

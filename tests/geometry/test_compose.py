@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+from tokenspace import plots
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
-from tokenspace.geometry import resolve
+from tokenspace.geometry import analogy, resolve
+from tokenspace.geometry.cosine import unit_rows
 from tokenspace.subwords import Subwords
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
@@ -121,3 +123,25 @@ def test_ngrams_with_nan_are_named(words):
     table = Table(words.weight, words.vocab, subwords=Subwords(np.full((5, 3), np.nan, np.float32), 3, 4))
     with pytest.raises(TableFormatError, match="n-grams of 'catt' hold NaN"):
         resolve(table, "catt")
+
+
+def test_several_words_are_the_mean_of_theirs_where_ngrams_make_words():
+    """No n-gram spans the space between two words."""
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    table = Table(np.eye(2, 4, dtype=np.float32), Vocab(["night", "day"]), subwords=Subwords(rows, 2, 3))
+    found = resolve(table, "night days")
+    expected = (table["night"] + table.subwords.vector("days")) / 2
+    assert np.allclose(found.vector, expected)
+    assert found.tokens == ("night", *table.subwords.ngrams("days"))
+
+
+def test_a_word_of_ngrams_can_be_part_of_an_analogy():
+    rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    table = Table(np.eye(3, dtype=np.float32), Vocab(["a", "b", "c"]), subwords=Subwords(rows, 2, 3))
+    hits = analogy(table, "a", "b", "unknown", k=3)
+    by_hand = unit_rows(unit_rows(table["b"]) - unit_rows(table["a"]) + unit_rows(table["unknown"]))
+    assert [hit.token for hit in hits] == ["c"]
+    assert hits[0].score == pytest.approx(by_hand[2])
+    assert plots.Arrows.of(table, "a", "b", "unknown").words == ("a", "b", "unknown", "c")
+    with pytest.raises(VocabError, match="an analogy is asked of single tokens"):
+        analogy(table, "a", "b", "two unknowns")

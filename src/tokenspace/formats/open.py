@@ -201,6 +201,8 @@ def output_path(path: str | os.PathLike[str]) -> Path:
     """``path``; ``OutputError`` if it names nothing, or what no file can be named."""
     if not os.fspath(path):
         raise OutputError("no file to write was named; name one")
+    if hub.is_name(path):
+        raise OutputError(f"can't write {path}: the hub is read, not written; name a file here")
     try:
         possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

@@ -17,6 +17,7 @@ from tokenspace.table import Table
 
 EPSILON = np.float32(0.001)  # Levy & Goldberg 2014, §6
 
+_SHOWN = 8  # pieces, of a word that has many
 Method = Literal["3cosadd", "3cosmul"]
 
 
@@ -37,8 +38,8 @@ def analogy(
     each cosine shifted to 0 … 1 by (1 + cos) / 2, ε = 0.001 (Levy & Goldberg 2014, §6).
 
     ``center`` and ``remove`` are the switches of ``neighbors``: all cosines are then those of switched rows.
-    Each word must be one token, as the vocabulary or the tokenizer writes it, or an id: an offset between
-    means of pieces is another question. ``VocabError`` otherwise.
+    Each word must be one token, as the vocabulary or the tokenizer writes it, an id, or a word that the
+    table's subwords compose: an offset between means of pieces is another question. ``VocabError`` otherwise.
 
     >>> from tokenspace.vocab import Vocab
     >>> rows = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 1]], np.float32)
@@ -60,7 +61,7 @@ def analogy(
             near_b, near_c, near_a = (_shifted(unit, vector) for vector in (unit_b, unit_c, unit_a))
             block = near_b * near_c / (near_a + EPSILON)
         scores[start : start + len(unit)] = block
-    return best(view.table, scores, k, [word.ids[0] for word, _ in words])
+    return best(view.table, scores, k, [i for word, _ in words for i in word.ids])
 
 
 def _shifted(unit: Float[Array, "N D"], vector: Float[Array, " D"]) -> Float[Array, " N"]:
@@ -68,11 +69,15 @@ def _shifted(unit: Float[Array, "N D"], vector: Float[Array, " D"]) -> Float[Arr
 
 
 def one_token(view: View, word: str | int) -> tuple[Resolved, Float[Array, " D"]]:
-    """``word`` and its vector under the view's switches; ``VocabError`` unless it is a single token."""
+    """``word`` and its vector under the view's switches; ``VocabError`` unless it is a single token, or one
+    word composed of its n-grams, which is a word's vector too.
+    """
     found, vector = view.vector(word)
-    if len(found.ids) != 1:
+    composed = not found.ids and " " not in found.word and view.table.subwords is not None
+    if len(found.ids) != 1 and not composed:
+        pieces = " ".join(found.tokens[:_SHOWN]) + (" …" if len(found.tokens) > _SHOWN else "")
         raise VocabError(
-            f"{word!r} is not one token but {len(found.tokens)}: {' '.join(found.tokens)}; "
+            f"{word!r} is not one token but {len(found.tokens)}: {pieces}; "
             "an analogy is asked of single tokens"
         )
     return found, vector

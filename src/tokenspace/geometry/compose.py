@@ -27,8 +27,8 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
     """What ``query`` stands for in ``table``: a word, a row's id, or a vector of width D as it is.
 
     A word is one token where the vocabulary has it (see ``Vocab.find``). Otherwise the table's subwords
-    compose it of its n-grams, or else its tokenizer splits it, and the vector is the mean of its pieces'
-    rows; ``tokens`` shows them. ``VocabError`` with close spellings if neither can, or if a piece is the
+    compose it of its n-grams (several words with spaces between: the mean of theirs), or else its tokenizer
+    splits it, and the vector is the mean of its pieces' rows; ``tokens`` shows them. ``VocabError`` with close spellings if neither can, or if a piece is the
     unknown token, whose row says nothing of the word.
 
     >>> from tokenspace.vocab import Vocab
@@ -55,6 +55,11 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
 def _word(table: Table, word: str) -> Resolved:
     known = table.vocab.known(word)
     if known is None and table.subwords is not None:
+        parts = word.split()
+        if len(parts) > 1:
+            found = [_word(table, part) for part in parts]
+            vector = np.mean([part.vector for part in found], axis=0)
+            return Resolved(word, vector, (), tuple(token for part in found for token in part.tokens))
         vector = table.subwords.vector(word)
         if vector is not None:
             return Resolved(word, vector, (), tuple(table.subwords.ngrams(word)))

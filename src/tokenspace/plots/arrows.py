@@ -26,7 +26,7 @@ _COLORS = ("#1f77b4", "#d62728")
 class Arrows:
     """The unit rows of a, b, c and the best answer d, in the plane that lies nearest to the four.
 
-    - ``words``: the tokens of a, b, c, d; ``ids``: their rows
+    - ``words``: the tokens of a, b, c, d; ``ids``: their rows, None for a word made of n-grams
     - ``points``: (5, 2): a, b, c, d, and where d would be if the arrows were one: b - a + c
     - ``axes``: a label for each axis, with its share of the four's squared distances from their mean
     - ``plane_share``: the share of the two arrows' squared lengths that lies in the plane
@@ -35,7 +35,7 @@ class Arrows:
     """
 
     words: tuple[str, ...]
-    ids: tuple[int, ...]
+    ids: tuple[int | None, ...]
     points: Float[Array, "5 2"]
     axes: tuple[str, str]
     plane_share: float
@@ -73,8 +73,8 @@ class Arrows:
         lengths = float(first @ first + second @ second)
         within = float(np.square(plane @ first).sum() + np.square(plane @ second).sum())
         return cls(
-            tuple(resolved.tokens[0] for resolved, _ in found),
-            tuple(resolved.ids[0] for resolved, _ in found),
+            tuple(word.tokens[0] if word.ids else word.word for word, _ in found),
+            tuple(word.ids[0] if word.ids else None for word, _ in found),
             ((np.vstack([units, target]) - middle) @ plane.T).astype(np.float32),
             (_axis(1, shares[0]), _axis(2, shares[1])),
             min(1.0, within / lengths) if lengths else 1.0,

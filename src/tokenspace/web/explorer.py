@@ -283,7 +283,10 @@ class Explorer:
         names = ("a", "b", "c", "d", "target")
         return {
             "hits": _hits(drawn.hits),
-            "words": {name: self._token(i) for name, i in zip(names, drawn.ids[:3], strict=False)},
+            "words": {
+                name: {"token": token, "id": i}
+                for name, token, i in zip(names, drawn.words[:3], drawn.ids[:3], strict=False)
+            },
             "arrows": {
                 "points": {
                     name: [number(x) for x in point] for name, point in zip(names, drawn.points, strict=True)
