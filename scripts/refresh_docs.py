@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+TRACEBACK = "Traceback (most recent call last)"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COLUMNS = "100"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -71,6 +72,8 @@ def _run(command: str, folder: Path) -> str:
         text=True,
         check=False,
     )
+    if TRACEBACK in run.stdout:
+        sys.exit(f"no document shows a traceback, and nothing was written: {command}\n{run.stdout}")
     return re.sub(r"[ \t]+$", "", run.stdout, flags=re.MULTILINE).rstrip("\n") + "\n"
 
 
@@ -84,17 +87,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    stale = []
+    stale = {}
     warm()
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             fresh = refreshed(text, Path(folder))
         if fresh != text:
-            stale.append(path)
-            if not check:
-                path.write_text(fresh, encoding="utf-8")
-    for path in stale:
+            stale[path] = fresh
+    for path, fresh in stale.items():
+        if not check:
+            path.write_text(fresh, encoding="utf-8")
         print(f"{path.relative_to(ROOT)}: {'stale' if check else 'refreshed'}")
     return 1 if check and stale else 0
 

@@ -38,3 +38,8 @@ def test_a_stale_block_is_rewritten_and_a_wildcard_kept(tmp_path):
     stale = "```console\n$ echo a1\nb\n$ echo \\\n  c2; echo d\nc...\ne\n```\n"
     fresh = "```console\n$ echo a1\na1\n$ echo \\\n  c2; echo d\nc...\nd\n```\n"
     assert refresh_docs.refreshed(stale, tmp_path) == fresh
+
+
+def test_a_traceback_is_no_document_s(tmp_path):
+    with pytest.raises(SystemExit, match="no document shows a traceback"):
+        refresh_docs.refreshed("```console\n$ python3 -c 'raise ValueError'\nx\n```\n", tmp_path)

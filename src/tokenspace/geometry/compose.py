@@ -27,9 +27,10 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
     """What ``query`` stands for in ``table``: a word, a row's id, or a vector of width D as it is.
 
     A word is one token where the vocabulary has it (see ``Vocab.find``). Otherwise the table's subwords
-    compose it of its n-grams (several words with spaces between: the mean of theirs), or else its tokenizer
-    splits it, and the vector is the mean of its pieces' rows; ``tokens`` shows them. ``VocabError`` with close spellings if neither can, or if a piece is the
-    unknown token, whose row says nothing of the word.
+    compose it of its n-grams (of several words with spaces between, the mean of theirs is taken), or else its
+    tokenizer splits it, and the vector is the mean of its pieces' rows; ``tokens`` shows them. ``VocabError``
+    with close spellings if neither can, or if a piece is the unknown token, whose row says nothing of the
+    word.
 
     >>> from tokenspace.vocab import Vocab
     >>> table = Table(np.eye(2, dtype=np.float32), Vocab(["cat", "dog"]))
