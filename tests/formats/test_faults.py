@@ -225,7 +225,7 @@ def test_a_file_that_is_cut_off_is_refused_wherever_it_is_cut(name, tmp_path):
 def test_binary_rows_are_read_with_newlines_and_without_and_written_with_them(write, tmp_path):
     made = table("cat", "\u00e9", weight=np.array([[0.5, -2]] * 2, np.float32))
     with_newlines = b"2 2\ncat " + ROW + b"\n\xc3\xa9 " + ROW + b"\n"
-    for content in (with_newlines, with_newlines[:-1], b"2 2\ncat " + ROW + b"\xc3\xa9 " + ROW):
+    for content in (with_newlines, b"2 2\ncat " + ROW + b"\xc3\xa9 " + ROW):
         again = ts.load(write("t", content))
         assert list(again.vocab) == list(made.vocab)
         assert bits(again.weight) == bits(made.weight)
@@ -234,7 +234,7 @@ def test_binary_rows_are_read_with_newlines_and_without_and_written_with_them(wr
 
 
 def test_a_vector_that_begins_with_the_byte_of_a_newline_or_a_space(tmp_path):
-    weight = np.frombuffer(b"\n \n\x3f \n \x3f" * 3, "<f4").reshape(3, 2)
+    weight = np.frombuffer(b"\n \n\x3f \n \xbf" * 3, "<f4").reshape(3, 2)
     assert written_and_read(table("a", "b", "c", weight=weight), "word2vec-binary", tmp_path)
 
 

@@ -27,15 +27,17 @@ def test_records_of_any_length_pass_through_a_buffer_of_any_size(
     size, before, newline, packed, write, monkeypatch
 ):
     monkeypatch.setattr(records, "_BUFFER", size)
+    monkeypatch.setattr(word2vec, "_PROBED", max(size, 24))
     content = file_of(newline, before)
     path = write("t", gzip.compress(content) if packed else content)
     table = word2vec.load(path)
-    assert list(table.vocab) == ["a", "é" * 20, "c"]
+    first = "a" if newline else f"{before.decode()}a"  # where no row has a newline, it is the token's
+    assert list(table.vocab) == [first, "é" * 20, "c"]
     assert table.weight.tobytes() == VECTORS.tobytes()
     assert table.weight.dtype == np.float32
-    first = word2vec.load(path, limit=2)
-    assert list(first.vocab) == ["a", "é" * 20]
-    assert first.weight.tobytes() == VECTORS[:2].tobytes()
+    part = word2vec.load(path, limit=2)
+    assert list(part.vocab) == [first, "é" * 20]
+    assert part.weight.tobytes() == VECTORS[:2].tobytes()
 
 
 @pytest.mark.parametrize("size", [1, 9, 1 << 20])
@@ -62,6 +64,7 @@ def test_records_of_any_length_pass_through_a_buffer_of_any_size(
 )  # fmt: skip
 def test_damage_is_named_by_row_and_byte(content, message, packed, size, write, monkeypatch):
     monkeypatch.setattr(records, "_BUFFER", size)
+    monkeypatch.setattr(word2vec, "_PROBED", max(size, 24))
     path = write("t", gzip.compress(content) if packed else content)
     with pytest.raises(TableFormatError, match=message):
         word2vec.load(path)
@@ -133,3 +136,74 @@ def test_an_archives_directory_is_not_believed(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 << 20
+
+
+def without_newlines(*tokens: bytes, weight=None) -> bytes:
+    """As gensim writes it."""
+    weight = VECTORS[: len(tokens)] if weight is None else weight
+    rows = [token + b" " + row.tobytes() for token, row in zip(tokens, weight, strict=True)]
+    return b"%d %d\n" % np.shape(weight) + b"".join(rows)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [(b"\n", b"b"), (b"\nb", b"c"), (b"a", b"\n", b"c"), (b"a", b"b", b"\n"), (b"a", b"\n\nb", b"c")],
+)
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_token_s_own_newline_stays(tokens, size, write, monkeypatch):
+    monkeypatch.setattr(records, "_BUFFER", size)
+    monkeypatch.setattr(word2vec, "_PROBED", max(size, 24))
+    table = word2vec.load(write("t", without_newlines(*tokens)))
+    assert [token.encode() for token in table.vocab] == list(tokens)
+    assert table.weight.tobytes() == VECTORS[: len(tokens)].tobytes()
+
+
+@pytest.mark.parametrize(
+    "tokens", [(b"a", b"\n"), (b"a", b"\nb"), (b"\n",), (b"\nb",), (b"a", b"\n", b"\nb")]
+)
+def test_a_newline_that_may_be_the_token_s_or_the_row_s_is_not_guessed(tokens, write):
+    row = next(i for i, token in enumerate(tokens) if token.startswith(b"\n")) + 1
+    with pytest.raises(TableFormatError, match=rf"row {row}: is the newline before the token its own"):
+        word2vec.load(write("t", without_newlines(*tokens)))
+    table = word2vec.load(write("t", without_newlines(*tokens) + b"\n"))
+    assert [token.encode() for token in table.vocab] == [token.removeprefix(b"\n") for token in tokens]
+
+
+def test_newlines_between_rows_alone_are_read(write):
+    assert list(word2vec.load(write("t", file_of(b"\n").removesuffix(b"\n"))).vocab) == ["a", "é" * 20, "c"]
+
+
+USUAL = np.array([[0.5, -0.25, 0.031], [0.9, 0.3, 0.7], [0.1, -0.2, 0.3]], "<f4")
+
+
+@pytest.mark.parametrize("token", [b"New York", b"a ", b" ", b"1 2 3"])
+def test_a_token_with_a_space_is_named(token, write):
+    content = without_newlines(token, b"b", b"c", weight=USUAL)
+    first = token.split(b" ")[0]
+    for errors in ("strict", "replace"):
+        with pytest.raises(TableFormatError, match=rf"row 1 \(byte 4\): the token may be {first!r} with"):
+            word2vec.load(write("t", content), errors=errors)
+    assert len(word2vec.load(write("t", content), errors="surrogateescape")) == 3
+    with pytest.raises(TableFormatError, match=r"after the last of 3 rows; .* does a token hold a space"):
+        word2vec.load(write("t", without_newlines(b"b", b"c", token, weight=USUAL)))
+
+
+@pytest.mark.parametrize("number", [b"\0\0\x80\x3f", b"\0\0\x80\xbf"])
+def test_the_token_after_one_with_a_space_tells_where_its_numbers_do_not(number, write):
+    """``888 `` is 1.5e-19 less its last byte; here it is followed by an ordinary number's byte."""
+    content = b"3 1\na 8 " + number + b"b " + number + b"c " + number
+    for errors in ("strict", "replace"):
+        with pytest.raises(TableFormatError, match=r"row 1 \(byte 4\): the token may be b'a' .* or b'a 8'"):
+            word2vec.load(write("t", content), errors=errors)
+
+
+def test_random_tokens_with_spaces_are_hardly_ever_read_as_others(rng, write):
+    silent = 0
+    for _ in range(300):
+        content = without_newlines(b"a ", b"b", b"c", weight=rng.normal(size=(3, 10)).astype("<f4"))
+        try:
+            word2vec.load(write("t", content))
+            silent += 1
+        except TableFormatError:
+            pass
+    assert silent == 0

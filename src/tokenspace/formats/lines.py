@@ -124,6 +124,8 @@ def split(text: bytes, dim: int) -> tuple[bytes, Float[Array, " D"]]:
     token, *fields = text.rstrip(b" \r\n").rsplit(b" ", dim)
     if len(fields) < dim:
         raise ValueError(f"a token and {counted(len(fields), 'number')}, where {dim:,} are needed")
+    if b"" in fields or (token.endswith(b" ") and NUMBER.fullmatch(token.rstrip(b" ").rpartition(b" ")[2])):
+        raise ValueError("an empty field, between two spaces; one is what stands before each number")
     if ends_as_numbers_begin(token):
         raise ValueError(f"a token and more than the {counted(dim, 'number')} that are needed")
     found = np.array(_floats(fields))

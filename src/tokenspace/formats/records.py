@@ -1,7 +1,8 @@
 r"""word2vec's binary rows, read in order through one buffer: token, space, D little-endian float32, ``\n``.
 
 Nothing but the matrix, the tokens and the buffer is in memory, however large the file. The ``\n`` is there
-after every vector or after none: the first tells. Before the first row, too, old files have one.
+after every vector or after none, and some files have it before every token. A token may begin with one of
+its own, so that only all rows together tell (``_without_newlines``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from tokenspace.errors import TableFormatError
 from tokenspace.formats.growing import GrowingRows
+from tokenspace.formats.spaced_tokens import first_spaced
 from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, TokensRead, counted
 from tokenspace.shapes import Array, Float
 
@@ -50,10 +52,19 @@ def read_records(
     """
     weight, tokens = GrowingRows(rows if believed else 0), TokensRead(path, errors)
     buffer = bytearray(head).ljust(_BUFFER)
-    filled, newlines = len(head), True
+    filled, bare = len(head), None  # the first row with nothing between it and the vector before it
     while True:
         done = len(tokens)
-        found, newlines = _scanned(buffer, filled, dim, rows - done, done, newlines)
+        found = _scanned(buffer, filled, dim, rows - done)
+        if bare is None:
+            bare = next(
+                (
+                    (done + i, offset + at)
+                    for i, at in enumerate(found.begins)
+                    if done + i and buffer[at] != _NEWLINE
+                ),
+                None,
+            )
         _take(buffer, found, dim, weight, tokens, path, offset)
         if found.fault:
             raise _damaged(path, len(tokens), offset + found.stop, found.fault)
@@ -66,45 +77,35 @@ def read_records(
             buffer.extend(bytes(filled))  # doubled: a record longer than the buffer costs no more than itself
         read = file.readinto1(memoryview(buffer)[filled:])
         if not read:
-            skipped = int(newlines and filled > 0 and buffer[0] == _NEWLINE)
+            skipped = int(filled > 0 and buffer[0] == _NEWLINE)
             left = f"{dim:,} float32 in the {filled - skipped:,} bytes left"
             raise _damaged(path, len(tokens), offset + skipped, f"no token, space and {left}")
         filled += read
+    rest = bytes(buffer[:filled]) + file.read(2)
     if whole:
-        _check_end(bytes(buffer[:filled]), file, path, rows, offset)
+        _check_end(rest, file, path, rows, offset)
+    _without_newlines(tokens, path, bare, rest.startswith(b"\n"))
     return weight.matrix().view("<f4").astype(np.float32, copy=False), tokens
 
 
-def _scanned(
-    buffer: bytearray, filled: int, dim: int, most: int, done: int, newlines: bool
-) -> tuple[_Found, bool]:
-    """The whole records at the beginning of ``buffer``, ``most`` at most, where ``done`` came before; and
-    whether a newline follows each vector.
-    """
+def _scanned(buffer: bytearray, filled: int, dim: int, most: int) -> _Found:
+    """The whole records at the beginning of ``buffer``, ``most`` at most."""
     begins: list[int] = []
     spaces: list[int] = []
     size, start, fault = 4 * dim, 0, None
     while len(begins) < most and start < filled:
-        begin = start
-        at_newline = buffer[start] == _NEWLINE
-        if done + len(begins) == 1:
-            newlines = at_newline
-        if newlines and at_newline:
-            begin += 1
-        elif newlines and done + len(begins):
-            fault = "no newline after the vector before it, as there is after the first"
-            break
-        space = buffer.find(b" ", begin, min(filled, begin + LONGEST_TOKEN + 1))
-        if space < 0 and filled - begin > LONGEST_TOKEN:
-            fault, start = f"no space in {LONGEST_TOKEN + 1:,} bytes, where a token ends", begin
+        space = buffer.find(b" ", start, min(filled, start + LONGEST_TOKEN + 2))
+        if space < 0 and filled - start > LONGEST_TOKEN + 1:
+            start += buffer[start] == _NEWLINE
+            fault = f"no space in {LONGEST_TOKEN + 1:,} bytes, where a token ends"
             break
         end = space + 1 + size
         if space < 0 or end > filled:
             break
-        begins.append(begin)
+        begins.append(start)
         spaces.append(space)
         start = end
-    return _Found(begins, spaces, start, fault), newlines
+    return _Found(begins, spaces, start, fault)
 
 
 def _take(
@@ -126,30 +127,67 @@ def _take(
         for i, space in enumerate(found.spaces):
             target[i * size : (i + 1) * size] = source[space + 1 : space + 1 + size]
     begins = np.array(found.begins)
-    finite = np.isfinite(rows.view("<f4")).all(axis=1)
+    numbers = rows.view("<f4")
+    finite = np.isfinite(numbers).all(axis=1)
     sound = len(rows) if finite.all() else int(np.argmin(finite))
+    odd = None
+    if tokens.errors != "surrogateescape":
+        odd = first_spaced(buffer, found.stop, found.begins[:sound], found.spaces[:sound], numbers)
+    sound = odd.row if odd else sound
     lengths = np.array(found.spaces[:sound], np.int64) - begins[:sound]
     tokens.add_parts(
         np.frombuffer(buffer, np.uint8),
         begins[:sound],
         lengths,
-        lambda i: (f"row {done + i + 1:,}", offset + found.begins[i]),
+        lambda i: (f"row {done + i + 1:,}", offset + _text_begin(buffer, found.begins[i])),
     )
+    if odd:
+        begin = offset + _text_begin(buffer, found.begins[odd.row])
+        raise TableFormatError(f"{path}, row {done + odd.row + 1:,} (byte {begin:,}): {odd.why}")
     if sound < len(rows):
-        token = bytes(buffer[found.begins[sound] : found.spaces[sound]])
-        what = f"the vector of {token!r} holds NaN or infinity"
-        raise _damaged(path, done + sound, offset + found.begins[sound], what)
+        begin = _text_begin(buffer, found.begins[sound])
+        what = f"the vector of {bytes(buffer[begin : found.spaces[sound]])!r} holds NaN or infinity"
+        raise _damaged(path, done + sound, offset + begin, what)
+
+
+def _text_begin(buffer: bytearray, begin: int) -> int:
+    """Where a record's token begins, as a person would say."""
+    return begin + (buffer[begin] == _NEWLINE)
+
+
+def _without_newlines(tokens: TokensRead, path: Path, bare: tuple[int, int] | None, after: bool) -> None:
+    """Take the newlines between rows from the tokens that they begin. ``bare`` is the first row, but the very
+    first, and its byte, that has none; ``after`` says whether one follows the last row.
+
+    A newline before the first row may be a blank line or the token's; where others follow, it is no token's.
+    ``TableFormatError`` where rows have one and others don't, and where it can't be told whose it is.
+    """
+    led = tokens.beginning_with(_NEWLINE)
+    rows, between = len(led), int(led[1:].sum())
+    if not led.any() or (rows > 1 and between == 0):
+        return  # gensim's layout: what begins with a newline is a token that does
+    if between < rows - 1 and bare is not None:
+        if not after and 2 * between <= rows:
+            return
+        raise _damaged(path, *bare, "no newline after the vector before it, as there is after others")
+    empty = bool(np.any(led & (tokens.lengths() == 1)))
+    if not after and (rows == 1 or empty or (rows == 2 and not led[0])):
+        raise TableFormatError(
+            f"{path}, row {int(np.argmax(led)) + 1:,}: is the newline before the token its own, or does it "
+            "end the row before? Only a newline at the file's end can tell; if each row has one, add it there"
+        )
+    tokens.drop_first_byte(led)
 
 
 def _check_end(rest: bytes, file: io.BufferedReader, path: Path, rows: int, offset: int) -> None:
     """``TableFormatError`` if more than a newline follows the last row."""
-    rest += file.read(2)
     if rest not in (b"", b"\n"):
         left = len(rest)
         while more := file.read(_BUFFER):
             left += len(more)
         raise TableFormatError(
-            f"{path} (byte {offset:,}): {counted(left, 'byte')} after the last of {counted(rows, 'row')}"
+            f"{path} (byte {offset:,}): {counted(left, 'byte')} after the last of {counted(rows, 'row')}; "
+            "is the count in its header wrong, or does a token hold a space?"
         )
 
 

@@ -26,6 +26,11 @@ MENDED = (  # what to do about a token that is no UTF-8
     "load(path, errors='replace') or convert --errors replace reads it with U+FFFD, 'surrogateescape' keeps "
     "its bytes"
 )
+EMPTY = "it is empty; numpy, npz, gguf and native can hold it"
+NEWLINE = "it holds a newline; npz, gguf and native can hold it"
+NOT_UTF8 = "it is not UTF-8; npz and native can hold it"
+MARKED = "a file begins with it and it begins with a byte order mark; npz, gguf and native can hold it"
+UNMARK = "take these 3 bytes away, e.g. tail -c +4"
 READ_FROM = "read_from"  # the one key of provenance that reading such a file gives
 
 
@@ -74,6 +79,28 @@ class TokensRead:
         data = text[np.arange(lengths.sum()) + np.repeat(shift, lengths)]
         self.add(data, lengths, place)
 
+    def beginning_with(self, byte: int) -> Array:
+        """Which tokens have ``byte`` as their first."""
+        data, lengths = self._joined()
+        found = np.zeros(len(self), bool)
+        held = lengths[1:] > 0
+        found[held] = data[np.cumsum(lengths)[:-1][held]] == byte
+        return found
+
+    def drop_first_byte(self, which: Array) -> None:
+        """Shorten these tokens, none of them empty, by a byte."""
+        data, lengths = self._joined()
+        self._data = [np.delete(data, np.cumsum(lengths)[:-1][which])]
+        self._lengths = [lengths - np.concatenate([[False], which])]
+
+    def _joined(self) -> tuple[Int[Array, " bytes"], Int[Array, " V_plus_1"]]:
+        self._data, self._lengths = [np.concatenate(self._data)], [np.concatenate(self._lengths)]
+        return self._data[0], self._lengths[0]
+
+    def lengths(self) -> Int[Array, " V"]:
+        """The bytes of each."""
+        return self._joined()[1][1:]
+
     def vocab(self) -> Vocab:
         """All of them, in order."""
         return Vocab.from_bytes(np.concatenate(self._data), np.cumsum(np.concatenate(self._lengths)))
@@ -92,8 +119,9 @@ def decoded(token: bytes, errors: Errors, path: Path, place: str, offset: int) -
     try:
         return token.decode("utf-8", errors)
     except UnicodeDecodeError:
+        shown = token.removeprefix(b"\n")  # which ends the record before, in word2vec's binary files
         raise TableFormatError(
-            f"{path}, {place} (byte {offset:,}): the token {token!r} is not UTF-8; {MENDED}"
+            f"{path}, {place} (byte {offset:,}): the token {shown!r} is not UTF-8; {MENDED}"
         ) from None
 
 
@@ -183,7 +211,8 @@ def too_long(token: bytes) -> str | None:
     """Why a token is refused where a reader looks for its end; None if it is short enough."""
     if len(token) <= LONGEST_TOKEN:
         return None
-    return f"it has {len(token):,} bytes, and {LONGEST_TOKEN:,} are the most; numpy and native can hold it"
+    most = f"{LONGEST_TOKEN:,} are the most"
+    return f"it has {len(token):,} bytes, and {most}; numpy, npz, gguf and native can hold it"
 
 
 def short(token: str) -> str:
