@@ -13,12 +13,12 @@ _ROWS_AT_ONCE = 16_384
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def rounded(matrix: Array, origin: object) -> tuple[Float[Array, "V D"], Array]:
+def rounded(matrix: Array, origin: object, first_row: int = 0) -> tuple[Float[Array, "V D"], Array]:
     """``matrix`` (V, D) of float64, whatever its byte order, as float32; and which rows are other now: (V,)
     of bool.
 
     NaN and infinity stay what they are. A finite number that float32 can't hold is a ``TableFormatError``
-    that names ``origin``, its file, and the row.
+    that names ``origin``, its file, and the row, counted from ``first_row``.
 
     >>> weight, changed = rounded(np.array([[0.5, 1.0], [0.1, 1.0]]), "x.npy")
     >>> weight.dtype, changed.tolist()
@@ -36,8 +36,8 @@ def rounded(matrix: Array, origin: object) -> tuple[Float[Array, "V D"], Array]:
         if large.any():
             row, column = np.argwhere(large)[0].tolist()
             raise TableFormatError(
-                f"{origin}: row {start + row:,} holds {exact[row, column]:.6g}, too large for float32, which "
-                f"is the most that a table holds (to {LARGEST:.6g}); scale the numbers down"
+                f"{origin}: row {first_row + start + row:,} holds {exact[row, column]:.6g}, too large for "
+                f"float32, which is the most that a table holds (to {LARGEST:.6g}); scale the numbers down"
             )
         changed[rows] = ((new != exact) & ~np.isnan(exact)).any(axis=1)
     return weight, changed

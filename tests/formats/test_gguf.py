@@ -226,11 +226,41 @@ def test_float64_is_rounded(write):
     table = gguf.load(write("x.gguf", content))
     assert table.weight.dtype == np.float32
     np.testing.assert_array_equal(table.weight, numbers.astype(np.float32))
-    assert table.provenance["read_from"]["dtype"] == "F64"
+    about = table.provenance["read_from"]
+    assert (about["dtype"], about["rounded_from"], about["rounded_rows"]) == ("F64", "float64", 2)
+    assert (
+        "rounded_from"
+        not in gguf.load(write("y.gguf", file_of([TOKENS], [EMBEDDING], NUMBERS.tobytes()))).provenance[
+            "read_from"
+        ]
+    )
     numbers[1, 1] = 1e300
+    content = file_of([TOKENS], [tensor("token_embd.weight", [2, 3], 28, 0)], numbers.tobytes())
+    with pytest.raises(
+        TableFormatError, match=r"x\.gguf, tensor 'token_embd.weight': row 1 holds 1e\+300, too"
+    ):
+        gguf.load(write("x.gguf", content))
+    numbers[1, 1] = np.nan
     content = file_of([TOKENS], [tensor("token_embd.weight", [2, 3], 28, 0)], numbers.tobytes())
     with pytest.raises(TableFormatError, match=r"x\.gguf: row 1 of the table, token 'a', holds NaN or inf"):
         gguf.load(write("x.gguf", content))
+
+
+def test_a_head_of_float64_counts_among_the_rounded_rows(write):
+    tensors = [tensor("token_embd.weight", [2, 3], 28, 0), tensor("output.weight", [2, 3], 28, 64)]
+    numbers = np.array([[0.1, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    content = numbers.tobytes().ljust(64, b"\0") + (numbers[::-1] * 1.0).tobytes()
+    table = gguf.load(write("x.gguf", file_of([TOKENS], tensors, content)))
+    assert table.provenance["read_from"]["rounded_rows"] == 2
+    np.testing.assert_array_equal(table.output, numbers[::-1].astype(np.float32))
+
+
+def test_an_output_that_equals_the_table_is_written_and_read(tmp_path):
+    weight = np.arange(6, dtype=np.float32).reshape(3, 2)
+    gguf.save(Table(weight, Vocab(["a", "b", "c"]), output=weight.copy()), tmp_path / "x.gguf")
+    np.testing.assert_array_equal(gguf.load(tmp_path / "x.gguf").output, weight)
+    gguf.save(Table(weight, Vocab(["a", "b", "c"])), tmp_path / "x.gguf")
+    assert gguf.load(tmp_path / "x.gguf").output is None
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,8 @@ def test_two_candidates_are_listed_and_one_is_named(saved, numbers):
     path = saved(tensors)
     with pytest.raises(
         TableFormatError,
-        match=r"name it with tensor=\.\.\., from 'inlet.weight' \[5, 4\], 'outlet.weight' \[5, 4\]$",
+        match=r"load\(path, tensor=\.\.\.\) or convert --tensor NAME, from 'inlet.weight' \[5, 4\], 'outlet"
+        r".weight' \[5, 4\]$",
     ):
         load_file(path)
     np.testing.assert_array_equal(load_file(path, tensor="outlet.weight").weight, tensors["outlet.weight"])
@@ -178,11 +179,31 @@ def test_float64_is_rounded_and_said(saved, numbers):
     weight = numbers(V, D).double() / 3
     table = load_file(saved({"weight": weight}))
     np.testing.assert_array_equal(table.weight, weight.float())
-    assert table.provenance["read_from"]["dtype"] == "float64"
+    about = table.provenance["read_from"]
+    assert (about["dtype"], about["rounded_from"], about["rounded_rows"]) == ("float64", "float64", V)
+    exact = load_file(saved({"weight": weight.float().double()})).provenance["read_from"]
+    assert (exact["rounded_from"], exact.get("rounded_rows")) == ("float64", None)
     weight[1, 2] = 1e300
-    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'the', holds NaN or infinity"):
+    with pytest.raises(
+        TableFormatError, match=r", tensor 'weight': row 1 holds 1e\+300, too large for float32"
+    ):
         load_file(saved({"weight": weight}))
     assert len(load_file(saved({"weight": weight}), limit=1)) == 1
+    weight[1, 2] = np.nan
+    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'the', holds NaN or infinity"):
+        load_file(saved({"weight": weight}))
+
+
+def test_a_head_of_float64_counts_too_and_must_be_finite(saved, numbers):
+    tied = {"model.embed_tokens.weight": numbers(V, D).double(), "lm_head.weight": numbers(V, D).double() + 1}
+    tied["lm_head.weight"][:] = 0.5
+    tied["lm_head.weight"][3, 0] = 0.1
+    table = load_file(saved(tied))
+    np.testing.assert_array_equal(table.output, tied["lm_head.weight"].float())
+    assert table.provenance["read_from"]["rounded_rows"] == 1
+    tied["lm_head.weight"][2, 1] = np.inf
+    with pytest.raises(TableFormatError, match=r"row 2 of the output table, token .*, holds NaN or infinity"):
+        load_file(saved(tied))
 
 
 def test_whole_numbers_are_no_table(saved):
@@ -221,7 +242,7 @@ def tokenizer_file(path, words=WORDS):
 def test_without_tokens_it_is_said(saved, numbers):
     with pytest.raises(
         TableFormatError,
-        match=r"names no tokens for its 5 rows, .* neither x\.vocab\.txt .*load_file\(path, vocab",
+        match=r"names no tokens for its 5 rows, .* neither x\.vocab\.txt .*load\(path, vocab",
     ):
         load_file(saved({"weight": numbers(V, D)}, words=None))
 

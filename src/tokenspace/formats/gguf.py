@@ -4,7 +4,8 @@
 tensor or key                           meaning
 ======================================  =====================================================================
 ``token_embd.weight``                   the table, (V, D)
-``output.weight``                       the head, where the file has one: taken if it isn't the table again
+``output.weight``                       the head, where the file has one; in a file of others only if it isn't
+                                        the table again
 ``tokenizer.ggml.tokens``               V strings: any bytes, a newline as well
 ``tokenizer.ggml.token_type``           a number a token: 2 unknown and 3 control are special here
 ``tokenizer.ggml.model``                llama: ▁ begins a word; gpt2: bytes spelled as GPT-2 does
@@ -28,6 +29,7 @@ from typing import Any, BinaryIO, get_args
 import ml_dtypes
 import numpy as np
 
+from tokenspace import rounding
 from tokenspace.atomic import replacing
 from tokenspace.errors import MissingExtra, ShapeError, TableFormatError
 from tokenspace.formats import gguf_header as layout
@@ -94,13 +96,15 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         "architecture": header.text(ARCHITECTURE),
         **renamed,
     }
-    weight, output = _numbers(header, found, rows), None
-    head = header.tensors.get(OUTPUT)
+    (weight, changed), (output, output_changed) = _numbers(header, found, rows), (None, None)
+    head, made = header.tensors.get(OUTPUT), _provenance(header)
     if head is not None and head.shape != found.shape:
         read_from["left_out"] = f"{OUTPUT} of shape {list(head.shape)}"
-    elif head is not None and not _same(header, found, head, rows):
-        output = _numbers(header, head, rows)
-    made, whole = _provenance(header), rows == found.shape[0]
+    elif head is not None and (made is not None or not _same(header, found, head, rows)):
+        output, output_changed = _numbers(header, head, rows)  # ``save`` writes none that only repeats
+    if rows_changed := [each for each in (changed, output_changed) if each is not None]:
+        read_from |= rounding.read_from(*rows_changed)
+    whole = rows == found.shape[0]
     provenance: dict[str, Any] = {READ_FROM: read_from} if made is None else made
     if not whole:
         provenance["rows_taken"] = rows
@@ -190,8 +194,10 @@ def _provenance(header: Header) -> dict[str, Any] | None:
 # ── numbers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _numbers(header: Header, tensor: Tensor, rows: int) -> Array:
-    """The first ``rows`` rows: of a float type as they lie in the file, of others made float32."""
+def _numbers(header: Header, tensor: Tensor, rows: int) -> tuple[Array, Array | None]:
+    """The first ``rows`` rows: of a float type as they lie in the file, of others made float32. And of F64,
+    which rows that changed.
+    """
     if tensor.type is None:
         known = ", ".join(kind.name for kind in layout.TYPES.values() if not kind.name.startswith("I"))
         raise TableFormatError(
@@ -201,13 +207,14 @@ def _numbers(header: Header, tensor: Tensor, rows: int) -> Array:
     raw = header.content[tensor.start : tensor.start + rows * size]
     name, dim = tensor.type.name, tensor.shape[1]
     if name in _MAPPED:
-        return raw.view(_MAPPED[name]).reshape(rows, dim)
+        return raw.view(_MAPPED[name]).reshape(rows, dim), None
     if name == "F64":
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
-            return raw.view("<f8").reshape(rows, dim).astype(np.float32)
+        return rounding.rounded(
+            raw.view("<f8").reshape(rows, dim), f"{header.source.path}, tensor {tensor.name!r}"
+        )
     if name.startswith("I") and name[1:].isdigit():
         raise TableFormatError(f"{header.source.path}: {tensor.name!r} is {name}: whole numbers are no table")
-    return _dequantized(header, tensor, raw.reshape(rows, size))
+    return _dequantized(header, tensor, raw.reshape(rows, size)), None
 
 
 def _dequantized(header: Header, tensor: Tensor, packed: Int[Array, "V bytes"]) -> Float[Array, "V D"]:

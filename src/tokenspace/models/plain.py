@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenspace import rounding
 from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.models.families import FAMILIES
 from tokenspace.models.open import Checkpoint, same_bits
@@ -58,8 +59,9 @@ def load_file(
     ``tensor`` names the table where the names and shapes don't tell. ``vocab`` names the tokens: a folder of
     tokenizer files, one such file, or a file of one token a line; without it they are looked for beside the
     file (``x.vocab.txt``, ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` with ``merges.txt``). float64 is
-    rounded to float32. ``limit``: the first rows only, and no tokenizer. ``TableFormatError`` says what is
-    wrong with any of these files; ``MissingExtra`` if torch is needed and not there.
+    rounded to float32, and ``provenance`` says in how many rows that changed a number. ``limit``: the first
+    rows only, and no tokenizer. ``TableFormatError`` says what is wrong with any of these files;
+    ``MissingExtra`` if torch is needed and not there.
     """
     source = path if isinstance(path, Source) else Source(path)
     try:
@@ -76,19 +78,27 @@ def load_file(
         }
         if head:
             read_from["head"] = head.name
-        if found.dtype == "F64":
-            read_from["dtype"] = "float64"
+        weight, changed = _numbers(found, limit)
+        output, output_changed = (None, None) if head is None else _numbers(head, limit)
+        if rows_changed := [each for each in (changed, output_changed) if each is not None]:
+            read_from |= {"dtype": "float64", **rounding.read_from(*rows_changed)}
         provenance: dict[str, Any] = {"read_from": read_from}
         if limit is not None and limit < rows:
             tokenizer, provenance["rows_taken"] = None, limit
-        output = None if head is None else _numbers(head, limit)
-        table = Table(_numbers(found, limit), names, tokenizer, output, provenance)
+        table = Table(weight, names, tokenizer, output, provenance)
     except (CheckpointError, ShapeError, TokenIdError, VocabError) as error:
         raise TableFormatError(str(error)) from None
-    if found.dtype == "F64":
-        for start in range(0, len(table), _ROWS_AT_ONCE):
-            check_finite(table, table.weight[start : start + _ROWS_AT_ONCE], start)
+    if changed is not None:
+        _check_made(table, weight, "table")
+    if output is not None and output_changed is not None:
+        _check_made(table, output, "output table")
     return table
+
+
+def _check_made(table: Table, matrix: Array, name: str) -> None:
+    """``TableFormatError`` if numbers that were made here, not mapped, hold NaN or infinity."""
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        check_finite(table, matrix[start : start + _ROWS_AT_ONCE], start, name)
 
 
 def is_pickle(start: bytes, members: list[str]) -> bool:
@@ -100,7 +110,10 @@ def is_pickle(start: bytes, members: list[str]) -> bool:
 
 def _format(source: Source) -> str:
     with source.open() as file:
-        return "torch" if file.read(4).startswith((ZIP, PICKLE)) else "safetensors"
+        start = file.read(9)
+    if start[4:] == b"\0\0\0\0{":  # a header's length may begin as a pickle does
+        return "safetensors"
+    return "torch" if start.startswith((ZIP, PICKLE)) else "safetensors"
 
 
 def _tensors(source: Source) -> dict[str, TensorInfo]:
@@ -130,7 +143,8 @@ def _chosen(
     if usual is not None:
         return usual, None
     raise TableFormatError(
-        f"{source.path}: which tensor is the table? name it with tensor=..., from {_listed(matrices)}"
+        f"{source.path}: which tensor is the table? name it with load(path, tensor=...) or "
+        f"convert --tensor NAME, from {_listed(matrices)}"
     )
 
 
@@ -173,16 +187,16 @@ def bearing_family_names(names: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
-def _numbers(tensor: TensorInfo, limit: int | None) -> Array:
+def _numbers(tensor: TensorInfo, limit: int | None) -> tuple[Array, Array | None]:
+    """A table's numbers; and which rows are other than in the file, where these had to be made float32."""
     dtype = DTYPES.get(tensor.dtype)
     if dtype is not None and dtype == np.float64:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
-            return read(tensor)[:limit].astype(np.float32)
+        return rounding.rounded(read(tensor)[:limit], f"{tensor.path}, tensor {tensor.name!r}")
     if dtype not in TABLE_DTYPES:
         raise TableFormatError(
             f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}; a table must be F32, F16, BF16 or F64"
         )
-    return read(tensor)[:limit]
+    return read(tensor)[:limit], None
 
 
 def _listed(matrices: dict[str, TensorInfo]) -> str:
