@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 
 import pytest
@@ -8,6 +9,7 @@ from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
 from tokenspace.checkpoint import audit, count
+from tokenspace.errors import CheckpointError
 from tokenspace.models.open import open_checkpoint
 
 V, D = 60, 16  # of the small checkpoints
@@ -115,7 +117,7 @@ def test_added_ids_past_the_table_are_an_error(i, largest, with_added):
 
 def test_an_added_id_that_clashes_is_a_doubt(with_added):
     found = with_added({"<x>": 3})
-    assert codes(found) == [("warning", "tokenizer-unknown")]
+    assert codes(found) == [("warning", "tokenizer-broken")]
     assert "'<x>' has id 3" in found.findings[0].message
 
 
@@ -147,7 +149,39 @@ def test_a_vocab_size_that_is_no_number(changed):
 def test_a_damaged_tokenizer_is_a_doubt_of_its_own(small_checkpoint, tmp_path):
     shutil.copytree(small_checkpoint("gpt2").folder, tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").write_text("{")
-    assert codes(audit(open_checkpoint(tmp_path / "model"))) == [("info", "tokenizer-unknown")]
+    (found,) = audit(open_checkpoint(tmp_path / "model")).findings
+    assert found[:2] == ("tokenizer-broken", "warning")
+    assert "tokenizer.json is no tokenizer.json" in found.message
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    os.mkfifo(tmp_path / "model" / "tokenizer.json")
+    (found,) = audit(open_checkpoint(tmp_path / "model")).findings
+    assert found.code == "tokenizer-broken"
+    assert "tokenizer.json is no regular file" in found.message
+
+
+def test_shards_that_were_left_out_on_purpose_are_named(small_checkpoint, tmp_path):
+    shutil.copytree(small_checkpoint("llama").folder, tmp_path / "model")
+    held = load_file(tmp_path / "model" / "model.safetensors")
+    where = {name: "two" if ".layers." in name else "one" for name in held}
+    for shard in ("one", "two"):
+        tensors = {name: held[name] for name in held if where[name] == shard}
+        save_file(tensors, tmp_path / "model" / f"{shard}.safetensors")
+    index = {"weight_map": {name: f"{shard}.safetensors" for name, shard in where.items()}}
+    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "model" / "model.safetensors").unlink()
+    whole = audit(open_checkpoint(tmp_path / "model"), partial=True)
+    assert codes(whole) == [("info", "tokenizer-unknown")]
+    (tmp_path / "model" / "two.safetensors").unlink()
+    found = audit(open_checkpoint(tmp_path / "model"), partial=True)
+    assert codes(found) == [("info", "not-fetched"), ("info", "tokenizer-unknown")]
+    assert (
+        "1 of the model's files were not fetched, nor looked at: 'two.safetensors'"
+        in found.findings[0].message
+    )
+    assert (found.family, found.tied, found.rows, found.tensors) == ("llama", False, V, whole.tensors)
+    assert (found.parameters, whole.parameters is None) == (None, False)
+    with pytest.raises(CheckpointError, match=r"has no two\.safetensors, which .* is the download complete"):
+        audit(open_checkpoint(tmp_path / "model"))
 
 
 def test_a_flag_that_would_lose_a_head(changed):

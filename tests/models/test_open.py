@@ -1,4 +1,5 @@
 import json
+import os
 import time
 
 import ml_dtypes
@@ -233,6 +234,10 @@ def test_what_is_no_checkpoint(tmp_path, numbers):
         open_checkpoint(tmp_path / "absent")
     with pytest.raises(CheckpointError, match=r"has no config.json"):
         open_checkpoint(tmp_path)
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(CheckpointError, match=r"config\.json is no regular file"):
+        open_checkpoint(tmp_path)
+    (tmp_path / "config.json").unlink()
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"is a file; a checkpoint is a folder"):
         open_checkpoint(tmp_path / "config.json")

@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -135,7 +136,22 @@ def test_code_in_a_pickle_is_not_run(tmp_path, monkeypatch, zipped):
     with pytest.raises(CheckpointError, match=r"weights-only loader can't open .*evil\.bin") as caught:
         open_pickle(tmp_path / "evil.bin")
     assert "\n" not in str(caught.value)
+    assert "it holds a whole module or other objects ('posix.mkdir')" in str(caught.value)
     assert not (tmp_path / "pickle-was-run").exists()
+
+
+def test_a_whole_module_is_told_as_that_and_damage_as_damage(tmp_path):
+    torch.save(torch.nn.Embedding(3, 2), tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match=r"whole module .*sparse\.Embedding.*state_dict\(\)") as caught:
+        open_pickle(tmp_path / "x.pt")
+    (tmp_path / "x.pt").write_bytes(pickle.dumps({"a": 1}, protocol=5))
+    with pytest.raises(
+        CheckpointError, match=r"x\.pt: it ends after 1 of the 5 pickles that torch"
+    ) as damaged:
+        open_pickle(tmp_path / "x.pt")
+    for error in (caught, damaged):
+        assert "\x1b" not in str(error.value)
+        assert "weights_only=" not in str(error.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"PK\x03\x04", b"\x80\x02}q\x00."], ids=repr)

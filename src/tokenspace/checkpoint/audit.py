@@ -14,7 +14,8 @@ from tokenspace.errors import CheckpointError, TokenspaceError
 from tokenspace.models.family import Family
 from tokenspace.models.open import Checkpoint, same_bits
 from tokenspace.models.safetensors import TensorInfo, listed
-from tokenspace.models.vocabulary import vocabulary, without_row
+from tokenspace.models.shards import Shards
+from tokenspace.models.vocabulary import tokenizer_in, vocabulary, without_row
 from tokenspace.reference.recipes import from_checkpoint
 from tokenspace.shown import shown
 from tokenspace.tokenizer_files import added_tokens
@@ -51,7 +52,7 @@ class Tying(NamedTuple):
 @dataclass(frozen=True)
 class Audit:
     """What ``audit`` found. ``rows`` and ``parameters`` are None where the input table is not known,
-    ``largest_id`` where the folder has no tokenizer.
+    ``parameters`` too where not all files are there, ``largest_id`` where the folder has no tokenizer.
     """
 
     family: str | None
@@ -69,12 +70,18 @@ class Audit:
         return any(finding.severity == "error" for finding in self.findings)
 
 
-def audit(checkpoint: Checkpoint) -> Audit:
+def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
     """Look at ``checkpoint`` as a whole. Doubts become findings; only files that are not there or can't be
-    read raise.
+    read raise. ``partial``: some of its shards may be left out on purpose; what is there is looked at.
     """
-    list(checkpoint.tensors.values())  # opens every shard: one that is missing is no doubt
     findings: list[Finding] = []
+    absent: list[str] = []
+    if partial and isinstance(checkpoint.tensors, Shards):
+        there, absent = checkpoint.tensors.there()
+        checkpoint = Checkpoint(checkpoint.folder, checkpoint.config, there)
+    if absent:
+        findings.append(_not_looked_at(absent))
+    list(checkpoint.tensors.values())  # opens every shard: one that is missing is no doubt
     if checkpoint.family is None:
         kind = checkpoint.config.get("model_type")
         findings.append(
@@ -82,13 +89,14 @@ def audit(checkpoint: Checkpoint) -> Audit:
                 "family-unknown",
                 "warning",
                 f"model type {kind!r} with these tensors is not a known family: roles are told by shape",
-                "check the roles below; name the table with load_table(folder, tensor=...)",
+                "check the roles that are listed; load(path, tensor=...) or convert --tensor NAME names the "
+                "table",
             )
         )
     table, parameters = None, None
     try:
         table = checkpoint.input_embedding
-        parameters = count(checkpoint)
+        parameters = None if absent else count(checkpoint)
     except CheckpointError as error:
         code = "input-unknown" if table is None else "not-counted"
         findings.append(Finding(code, "warning", str(error), "nothing, if that is as it should be"))
@@ -125,6 +133,12 @@ def audit(checkpoint: Checkpoint) -> Audit:
         parameters=parameters,
         findings=sorted(findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)),
     )
+
+
+def _not_looked_at(shards: list[str]) -> Finding:
+    message = f"{len(shards):,} of the model's files were not fetched, nor looked at: {listed(shards)}"
+    fix = "nothing for the vocabulary's sake; parameters are counted where all files are there"
+    return Finding("not-fetched", "info", message, fix)
 
 
 def _roles(checkpoint: Checkpoint, table: TensorInfo | None, copies: dict[str, str]) -> list[TensorRole]:
@@ -201,9 +215,11 @@ def _without_vocab(
         added = {}
     largest = max(added, default=None)
     if largest is None or table is None or largest < table.shape[0]:
-        severity: Literal["warning", "info"] = "info" if largest is None else "warning"
-        fix = "add the tokenizer's files" if largest is None else "save the tokenizer again"
-        return largest, [Finding("tokenizer-unknown", severity, f"ids are not checked: {error}", fix)]
+        message = f"ids are not checked: {error}"
+        if largest is None and not tokenizer_in(checkpoint.folder):
+            return largest, [Finding("tokenizer-unknown", "info", message, "add the tokenizer's files")]
+        fix = "save the tokenizer again, or take its files from where they are whole"
+        return largest, [Finding("tokenizer-broken", "warning", message, fix)]
     rows = table.shape[0]
     message = (
         f"the added token {shown(added[largest].content)} has id {largest:,}, which has no row (valid: 0 to "

@@ -21,14 +21,19 @@ def inspect(ctx: click.Context, checkpoint: str, as_json: bool) -> None:
     """What a model's files hold around its vocabulary, and what is wrong there.
 
     CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin), or hf:org/name, of
-    which only the files that hold the table are fetched. The status is 1 if a token id has no row in the
-    table.
+    which only the files that hold the table are fetched, and looked at. The status is 1 if a token id has no
+    row in the table.
     """
     from tokenspace import formats
     from tokenspace.checkpoint import audit
+    from tokenspace.formats import hub, static_embedding
     from tokenspace.models import open_checkpoint
 
-    found = audit(open_checkpoint(formats.located(checkpoint)))
+    place, fetched = formats.located(checkpoint), hub.is_name(checkpoint)
+    if fetched and place.is_file() and hub.parsed(checkpoint).file is None:
+        place = place.parent  # the one shard with the table, of a family that is not known
+    static_embedding.check_checkpoint(place, checkpoint)
+    found = audit(open_checkpoint(place), partial=fetched)
     if as_json:
         echo_json(_facts(found))
     else:
@@ -72,7 +77,10 @@ def _lines(checkpoint: str, found: Audit) -> list[str]:
     if found.tied and tying.flag is None and tying.stored is None:
         lines[-1] += ", as is the family's custom"
     if found.rows is not None:
-        last = "no tokenizer here" if found.largest_id is None else f"largest token id {found.largest_id:,}"
+        broken = any(finding.code == "tokenizer-broken" for finding in found.findings)
+        last = "the tokenizer here can't be read" if broken else "no tokenizer here"
+        if found.largest_id is not None:
+            last = f"largest token id {found.largest_id:,}"
         lines.append(f"rows      {found.rows:,}; {last}")
     if counted := found.parameters:
         share = f"{100 * counted.fraction:.1f} %"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -142,7 +143,9 @@ def _table_alone(vocab: int, dim: int, tied: bool, as_json: bool) -> None:
 
 def _checkpoint(folder: str, as_json: bool) -> None:
     from tokenspace import checkpoint, models
+    from tokenspace.formats import static_embedding
 
+    static_embedding.check_checkpoint(Path(folder), folder)
     opened = models.open_checkpoint(folder)
     found = checkpoint.count(opened)
     facts = {

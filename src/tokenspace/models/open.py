@@ -20,7 +20,7 @@ from tokenspace.models.families import FAMILIES, Family
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
 from tokenspace.models.shards import Shards, json_object
-from tokenspace.models.vocabulary import fitted, vocabulary
+from tokenspace.models.vocabulary import check_regular, fitted, vocabulary
 from tokenspace.shapes import Array
 from tokenspace.table import DTYPES as TABLE_DTYPES
 from tokenspace.table import Table
@@ -29,6 +29,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 PICKLE_INDEX = "pytorch_model.bin.index.json"
+_NAMED = "load(path, tensor=...) or convert --tensor NAME"
 
 
 class Checkpoint:
@@ -99,7 +100,7 @@ class Checkpoint:
         if type(rows) is not int:
             raise CheckpointError(
                 f"{self.folder}: {kind}, and config.json's vocab_size is {rows!r}, no whole number; set it, "
-                f"or name the input table with load_table(folder, tensor=...), from {listed(self.tensors)}"
+                f"or name the input table with {_NAMED}, from {listed(self.tensors)}"
             )
         found = [
             tensor for tensor in self.tensors.values() if len(tensor.shape) == 2 and tensor.shape[0] == rows
@@ -109,11 +110,11 @@ class Checkpoint:
         if not found:
             raise CheckpointError(
                 f"{self.folder}: {kind}, and no tensor has vocab_size = {rows} rows; "
-                f"name the input table with load_table(folder, tensor=...), from {listed(self.tensors)}"
+                f"name the input table with {_NAMED}, from {listed(self.tensors)}"
             )
         raise CheckpointError(
             f"{self.folder}: {kind}, and {len(found)} tensors have vocab_size = {rows:,} rows; name the "
-            f"input table with load_table(folder, tensor=...): {listed(tensor.name for tensor in found)}"
+            f"input table with {_NAMED}: {listed(tensor.name for tensor in found)}"
         )
 
 
@@ -128,6 +129,7 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
         what = "is a file" if os.path.exists(folder) else "does not exist"
         raise CheckpointError(f"{folder} {what}; a checkpoint is a folder with config.json and {WEIGHTS}")
     if not os.path.isfile(folder / "config.json"):
+        check_regular(folder / "config.json")
         raise CheckpointError(
             f"{folder} has no config.json; a checkpoint is a folder with that and {WEIGHTS}"
         )
@@ -140,6 +142,8 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
         return Checkpoint(folder, config, open_pickle(folder / PICKLE))
     if os.path.isfile(folder / PICKLE_INDEX):
         return Checkpoint(folder, config, Shards(folder / PICKLE_INDEX))
+    for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX):
+        check_regular(folder / name)
     raise CheckpointError(
         f"{folder} has neither {WEIGHTS} nor {INDEX}, nor {PICKLE}; is the download complete?"
     )

@@ -49,7 +49,9 @@ def _check_zip(file: io.BytesIO | io.BufferedReader, size: int) -> None:
 
 
 def _check_pickles(content: Any, size: int, count: int) -> None:
-    for _ in range(count):
+    for done in range(count):
+        if done and content.tell() >= size:
+            raise ValueError(f"it ends after {done} of the {count} pickles that torch writes")
         largest: int | None = None  # the last integer, while it may be a storage's count
         for opcode, argument, place in pickletools.genops(content):
             if opcode.name in _INTEGERS:

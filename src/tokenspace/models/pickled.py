@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import struct
 import warnings
 import zipfile
@@ -39,6 +40,9 @@ _REFUSALS = (  # what reading a damaged or hostile pickle can end in
     zipfile.BadZipFile,
     zlib.error,
 )
+_OBJECT = re.compile(r"GLOBAL\s+(\S+)")
+_WITHIN_ADVICE = re.compile(r"WeightsUnpickler error:(.*?)(?:Check the documentation|$)", re.DOTALL)
+_TERMINAL_CODE = re.compile(r"\x1b\[[0-9;]*m")
 WITHIN = ("state_dict", "model_state_dict", "model", "module")
 ALONE = "tensor"
 _DEEPEST = 4  # dicts within dicts
@@ -65,15 +69,26 @@ def open_pickle(path: Path | Source) -> dict[str, TensorInfo]:
             _check(file)
             found = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except _REFUSALS as error:
-        raise CheckpointError(
-            f"torch's weights-only loader can't open {path}: {' '.join(str(error).split())[:200]}; "
-            "is the download complete, and the file nothing but tensors?"
-        ) from None
+        raise CheckpointError(f"torch's weights-only loader can't open {path}: {_reason(error)}") from None
     if isinstance(found, torch.Tensor):
         found = {ALONE: found}
     if not isinstance(found, dict):
         raise CheckpointError(f"{path} holds a {type(found).__name__}; a checkpoint is a dict of tensors")
     return {name: _tensor(path, name, tensor) for name, tensor in _tensors(found).items()}
+
+
+def _reason(error: Exception) -> str:
+    """Why the loader refused, in one line, and what to do."""
+    text = str(error)
+    if found := _OBJECT.search(text):
+        return (
+            f"it holds a whole module or other objects ({found[1][:80]!r}), which only running code could "
+            "make again; save its tensors alone: torch.save(module.state_dict(), path)"
+        )
+    if found := _WITHIN_ADVICE.search(text):
+        text = found[1]
+    said = " ".join(_TERMINAL_CODE.sub("", text).split())[:200]
+    return f"{said}; is the download complete, and the file nothing but tensors?"
 
 
 def _tensors(found: dict[Any, Any]) -> dict[str, Any]:

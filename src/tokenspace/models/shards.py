@@ -61,6 +61,12 @@ class Shards(_Tensors):
             )
         return self._opened[shard][name]
 
+    def there(self) -> tuple[dict[str, TensorInfo], list[str]]:
+        """The tensors of those files that the folder holds, and the names of the files that it lacks."""
+        files = sorted(set(self._places.values()))
+        absent = [file for file in files if not os.path.isfile(self._index.parent / file)]
+        return {name: self[name] for name, file in self._places.items() if file not in absent}, absent
+
 
 def places(index: Path, content: Mapping[str, Any]) -> dict[str, str]:
     """The file of each tensor, as the ``content`` of an index says; ``index`` names it in errors."""

@@ -29,6 +29,8 @@ def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
         tokenizer = Tokenizer.load(folder)
         return tokenizer.vocab, tokenizer
     if not os.path.isfile(folder / tokenizer_files.VOCAB_TXT):
+        for name in tokenizer_files.TOKENIZER_FILES:
+            check_regular(folder / name)
         raise CheckpointError(
             f"{folder} has neither tokenizer.json nor vocab.txt (nor vocab.json and merges.txt) to name the "
             "table's rows"
@@ -41,6 +43,17 @@ def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
     with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
         return vocab, Tokenizer.load(folder)
     return vocab, None
+
+
+def check_regular(path: Path) -> None:
+    """``CheckpointError`` if something is there that is no file which can be read in any order."""
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise CheckpointError(f"{path} is no regular file, which is needed here")
+
+
+def tokenizer_in(folder: Path) -> bool:
+    """Whether the folder has anything by a tokenizer's name, broken or not."""
+    return any(os.path.lexists(folder / name) for name in tokenizer_files.TOKENIZER_FILES)
 
 
 def without_row(vocab: Vocab, rows: int) -> list[int]:
@@ -99,7 +112,7 @@ def for_file(
     raise TableFormatError(
         f"{source.path} names no tokens for its {rows:,} rows, and beside it is neither {lines.name} (a "
         "token a line) nor tokenizer.json, vocab.txt, or vocab.json and merges.txt; put one there, or name "
-        "it: load_file(path, vocab=...)"
+        "it: load(path, vocab=...) or convert --vocab FILE"
     )
 
 
@@ -157,7 +170,8 @@ def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Vocab:
         line = int(np.searchsorted(ends, error.start))
         raise TableFormatError(
             f"{path}, line {line + 1:,} (byte {error.start:,}): its token is not UTF-8; "
-            "load(path, errors='replace') reads it with U+FFFD, 'surrogateescape' keeps its bytes"
+            "load(path, errors='replace') or convert --errors replace reads it with U+FFFD, "
+            "'surrogateescape' keeps its bytes"
         ) from None
     tokens = [token.removesuffix("\r") for token in tokens]
     return Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
