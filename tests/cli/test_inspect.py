@@ -1,12 +1,17 @@
 import json
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
 from tokenspace.cli import main
+from tokenspace.formats.static_embedding import save
+from tokenspace.table import Table
+from tokenspace.vocab import Vocab
 
 WEIGHTS = "model.safetensors"
 
@@ -87,6 +92,26 @@ def test_what_is_no_checkpoint_is_one_line(tmp_path, form):
     assert (result.exit_code, result.stdout) == (1, "")
     assert "has no config.json" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_broken_tokenizer_is_there(folder):
+    place = folder(60)
+    (Path(place) / "tokenizer.json").write_text("{")
+    result = run(place)
+    assert result.exit_code == 0
+    assert "rows      60; the tokenizer here can't be read" in result.stdout
+    assert "warning   ids are not checked: " in result.stdout
+
+
+@pytest.mark.parametrize("command", ["inspect", "params"])
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_static_embedding_is_told_as_that(tmp_path, command, form):
+    place = f"{tmp_path}/static"
+    save(Table(np.ones((3, 2), np.float32), Vocab(["a", "b", "c"])), place)
+    result = CliRunner().invoke(main, [command, place, *form])
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "is no model's checkpoint but a static embedding: a table of 3 rows × 2" in result.stderr
+    assert "params --vocab 3 --dim 2" in result.stderr
 
 
 def test_usage():

@@ -11,11 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from huggingface_hub import constants
 from safetensors.numpy import save
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
+from tokenspace import formats
+from tokenspace.cli import main
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.formats import hub, hub_files
 from tokenspace.models.open import load_table, open_checkpoint
@@ -138,11 +141,12 @@ def stand_in(_hub):
 @pytest.fixture
 def fetch(stand_in, tmp_path):
     """``fetch(name, files)``: what the stand-in's repository ``org/name`` of ``files`` gives."""
+    from_hub = hub.fetch
 
     def fetch(name="hf:org/name", files=None):
         if files is not None:
             stand_in.repositories["org/name"] = files
-        return hub.fetch(name, stand_in.address, tmp_path / "cache")
+        return from_hub(name, stand_in.address, tmp_path / "cache")
 
     return fetch
 
@@ -294,8 +298,10 @@ def test_a_static_embedding(fetch, stand_in):
         {"idx": 1, "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
     ]
     held = {"0_StaticEmbedding/model.safetensors": b"w", "0_StaticEmbedding/tokenizer.json": b"t"}
-    settings = {"modules.json": as_json(modules), "config_sentence_transformers.json": b"{}"}
-    others = {"0_StaticEmbedding/model.onnx": b"", "onnx/model.safetensors": b"", "model.safetensors": b""}
+    settings = {"modules.json": as_json(modules)}
+    others = {"config_sentence_transformers.json": b"{}", "0_StaticEmbedding/pytorch_model.bin": b"x"}
+    others |= {"0_StaticEmbedding/vocab.txt": b"", "0_StaticEmbedding/special_tokens_map.json": b"{}"}
+    others |= {"0_StaticEmbedding/model.onnx": b"", "onnx/model.safetensors": b"", "model.safetensors": b""}
     folder = fetch(files=held | settings | others)
     assert sorted(stand_in.read) == sorted([*held, *settings])
     assert (folder / "0_StaticEmbedding" / "model.safetensors").read_bytes() == b"w"
@@ -313,6 +319,48 @@ def test_a_model2vec_folder(fetch, stand_in):
     folder = fetch(files=held | {"README.md": b"", "onnx/model.onnx": b""})
     assert sorted(stand_in.read) == sorted(held)
     assert (folder / "model.safetensors").is_file()
+
+
+def test_a_model2vec_folder_by_its_tensor(fetch, stand_in):
+    held = {
+        "config.json": b'{"max_length": 512, "normalize": true}',
+        "model.safetensors": save({"embeddings": ROWS}),
+        "tokenizer.json": TOKENIZER,
+    }
+    folder = fetch(files=held | {"pytorch_model.bin": b"x"})
+    assert sorted(stand_in.read) == sorted(held)
+    table = formats.load(folder)
+    np.testing.assert_array_equal(table.weight, ROWS)
+    assert table.provenance["read_from"]["normalize"] is True
+
+
+def test_a_static_embedding_of_a_pickle(fetch, stand_in):
+    modules = as_json([{"path": "", "type": "x.StaticEmbedding"}])
+    fetch(files={"modules.json": modules, "tokenizer.json": b"t", "pytorch_model.bin": b"x"})
+    assert sorted(stand_in.read) == ["modules.json", "pytorch_model.bin", "tokenizer.json"]
+
+
+@pytest.mark.parametrize("kind", ["llama", "new"])
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_inspect_looks_at_what_was_fetched_of_a_sharded_model(fetch, stand_in, monkeypatch, kind, form):
+    config = as_json({"model_type": kind, "vocab_size": V})
+    stand_in.repositories["org/name"] = SHARDED | {"config.json": config}
+    monkeypatch.setattr(hub, "fetch", fetch)
+    result = CliRunner().invoke(main, ["inspect", "hf:org/name", *form])
+    assert result.exit_code == 0, result.output
+    assert "two.safetensors" not in stand_in.read
+    absent = "1 of the model's files were not fetched, nor looked at: 'two.safetensors'"
+    if kind == "new":
+        absent = (
+            "2 of the model's files were not fetched, nor looked at: 'three.safetensors', 'two.safetensors'"
+        )
+    if form:
+        answer = json.loads(result.stdout)
+        assert (answer["rows"], answer["largest_id"], answer["parameters"]["total"]) == (V, V - 1, None)
+        assert absent in [finding["message"] for finding in answer["findings"]]
+    else:
+        assert f"info      {absent} (not-fetched)" in result.stdout
+        assert "rows      5; largest token id 4" in result.stdout
 
 
 @pytest.mark.parametrize("modules", [[{"idx": 0, "path": "", "type": "x.Transformer"}], {}, [1], None])

@@ -200,8 +200,47 @@ def test_a_word_is_found_whole_and_nothing_else_is(tmp_path):
     assert found("a cat, the c.") == ["a", "cat", "the", "c", "."]
     assert found("cab act dogc tc cc aa") == []  # no character of an unknown word is taken for a word
     assert found("CAT é e\u0301") == ["é", "é"]  # a word has a capital: case counts
+    assert found("New York, New Yorkers") == ["New York"]
     lower = Tokenizer.from_json(word_tokenizer(["cat", "e\u0301t"], "x"))
     assert lower.encode("CAT E\u0301T").ids.tolist() == [0, 1]  # a word is not NFC: neither is the text
+
+
+SPLIT = ["well-known", "U.S.", "10,000", "However,", "new_york", "New York", "[PAD]", "##ing", "👩\u200d💻"]
+SPLIT += ["a\u00a0b", "a\nb", "...", "e.g.", "½x", "x½", "-", "½"]
+
+
+def test_words_that_a_text_would_be_split_at_are_found(tmp_path):
+    words = ["the", "known", "x", *SPLIT]
+    tokenizer = Tokenizer.from_json(word_tokenizer(words, "x"))
+    assert tokens_of(tokenizer) == words
+    for i, word in enumerate(words):
+        assert tokenizer.encode(word).ids.tolist() == [i]
+        assert tokenizer.encode(f"zz {word} zz").ids.tolist() == [i]
+    text = "In New York the (well-known) army of the U.S. x, 10,000..."
+    found = ["New York", "the", "well-known", "the", "U.S.", "x", "10,000"]
+    assert [words[i] for i in tokenizer.encode(text).ids] == found
+    table = Table(rows_of(len(words)), Vocab(words))
+    assert static_embedding.unreachable(table) == 0
+    save(table, tmp_path / "out")
+    assert load(tmp_path / "out").provenance == {}
+    lower = Tokenizer.from_json(word_tokenizer(["well-known", "é-e"], "x"))
+    assert lower.encode("WELL-KNOWN E\u0301-E").ids.tolist() == [0, 1]
+
+
+def test_words_that_no_text_gives_are_counted(trained, tmp_path):
+    words = [" the", "a", "\u00a0", "b\n", "c"]
+    table = Table(rows_of(5), Vocab(words), provenance={"read_from": {"file": "x.vec"}, "made": 1})
+    assert static_embedding.unreachable(table) == 3
+    assert static_embedding.unreachable(trained) == 0
+    save(table, tmp_path / "out")
+    back = load(tmp_path / "out")
+    assert list(back.vocab) == words
+    assert back.provenance == {"read_from": {"file": "x.vec", "unreachable_tokens": 3}, "made": 1}
+    tokenizer = Tokenizer.load(tmp_path / "out" / "tokenizer.json")
+    assert tokenizer.encode("a the. c").ids.tolist() == [1, 4]  # no gap is taken for a word
+    about(unreachable="3")(tmp_path / "out")
+    with pytest.raises(TableFormatError, match="is not what tokenspace writes there"):
+        load(tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -341,6 +380,52 @@ def test_what_is_such_a_folder(folder, tmp_path, minilm_folder):
     assert not is_static(folder)
     assert not is_static(tmp_path / "missing")
     assert not is_static(minilm_folder)
+
+
+def test_a_model2vec_folder_without_modules_or_model_type(folder):
+    (folder / "modules.json").unlink()
+    (folder / "config.json").write_text('{"max_length": 512, "normalize": false}')
+    assert is_static(folder)
+    (folder / "model.safetensors").unlink()
+    assert not is_static(folder)
+
+
+def test_what_the_later_modules_do_is_kept_or_named(folder, tmp_path):
+    modules = json.loads((folder / "modules.json").read_bytes())
+    for kind in ("Dense", "Normalize"):
+        modules.append(
+            {"idx": 1, "name": "1", "path": f"1_{kind}", "type": f"sentence_transformers.models.{kind}"}
+        )
+    (folder / "modules.json").write_text(json.dumps(modules))
+    edit(folder / "config.json", lambda config: config.pop("tokenspace") and None)
+    edit(folder / "config.json", lambda config: config.update(max_length=7))
+    table = load(folder)
+    notes = {"normalize": True, "max_length": 7, "modules_left_out": ["Dense"]}
+    assert table.provenance["read_from"].items() >= notes.items()
+    save(table, tmp_path / "again")
+    config = json.loads((tmp_path / "again" / "config.json").read_bytes())
+    assert (config["normalize"], config["max_length"]) == (True, 7)
+    kinds = [module["type"] for module in json.loads((tmp_path / "again" / "modules.json").read_bytes())]
+    assert [kind.split(".")[-1] for kind in kinds] == ["StaticEmbedding", "Normalize"]
+    (folder / "modules.json").write_text('[{"type": "StaticEmbedding"}, 3]')
+    assert not is_static(folder)
+
+
+def test_float64_rows_that_are_rounded_are_counted(folder):
+    rows = np.ones((9, 5))
+    rows[[2, 7], 1] = 0.1
+    tensors(embeddings=rows)(folder)
+    edit(folder / "config.json", lambda config: config.pop("tokenspace") and None)
+    read_from = load(folder).provenance["read_from"]
+    assert (read_from["dtype"], read_from["rounded_from"], read_from["rounded_rows"]) == ("float64",) * 2 + (
+        2,
+    )
+    tensors(mapping=NINE[::-1].copy())(folder)
+    assert load(folder, limit=2).provenance["read_from"]["rounded_rows"] == 1
+    rows[3, 3] = 1e300
+    tensors(embeddings=rows, mapping=None)(folder)
+    with pytest.raises(TableFormatError, match=r"row 3 holds 1e\+300, too large for float32"):
+        load(folder)
 
 
 def test_memory_that_is_not_there_is_told(folder, monkeypatch):

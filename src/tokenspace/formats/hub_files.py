@@ -86,15 +86,14 @@ def table(names: Collection[str], read: Read, repository: str) -> Path:
 
 def _static(names: Collection[str], read: Read) -> list[str]:
     """The files of a sentence-transformers StaticEmbedding; none if the repository is something else."""
-    modules = _modules(read(MODULES))
     held = []
-    for kind, path in modules:
+    for kind, path in _modules(read(MODULES))[:1]:
         if kind.rsplit(".", 1)[-1] == "StaticEmbedding":
-            within = [n for n in names if str(PurePosixPath(n).parent) == (path or ".")]
-            keep = (*tokenizer_files.TOKENIZER_FILES, *_CONFIGS, CONFIG, WEIGHTS, PICKLE)
-            held += [name for name in within if PurePosixPath(name).name in keep]
-    settings = (CONFIG, "config_sentence_transformers.json")
-    return [*held, *(name for name in settings if held and name in names and name not in held)]
+            folder = f"{path}/" if path and path != "." else ""
+            weights = next((name for name in (WEIGHTS, PICKLE) if folder + name in names), WEIGHTS)
+            wanted = (folder + weights, folder + tokenizer_files.JSON, CONFIG)
+            held = [name for name in wanted if name in names]
+    return held
 
 
 def _modules(path: Path) -> list[tuple[str, str]]:

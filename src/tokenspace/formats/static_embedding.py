@@ -4,16 +4,18 @@
 file                   holds
 =====================  =====================================================================================
 ``modules.json``       a list; the ``type`` of its first entry ends in ``StaticEmbedding``, its ``path`` is
-                       the folder of the next two: ``""``, ``"."`` or ``"0_StaticEmbedding"``
+                       the folder of the next two: ``""``, ``"."`` or ``"0_StaticEmbedding"``; a later
+                       entry ``Normalize`` scales sentences' vectors. model2vec can do without this file
 ``model.safetensors``  ``embeddings`` (model2vec) or ``embedding.weight``, (R, D); and model2vec's
                        ``mapping``, the row of each token id, and ``weights``, its factor
 ``tokenizer.json``     the tokens, by id
-``config.json``        model2vec's: ``model_type`` "model2vec", ``normalize``, ``max_length``
+``config.json``        model2vec's: ``normalize``, ``max_length``, and in older ones ``model_type``
 =====================  =====================================================================================
 
 A sentence's vector is the mean of its tokens' rows, ``embeddings[mapping[id]] * weights[id]``, scaled to
 length 1 with ``normalize``. Both packages load the folder that ``save`` writes. Under one more key of
-``config.json``, ``tokenspace``, it keeps the special ids, the encoding and the provenance.
+``config.json``, ``tokenspace``, it keeps the special ids, the encoding and the provenance, and how many
+tokens no text gives.
 (https://github.com/MinishLab/model2vec, https://sbert.net)
 """
 
@@ -23,14 +25,15 @@ import json
 import os
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from tokenspace import rounding
 from tokenspace.atomic import replacing_folder
 from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.formats.tokens import READ_FROM, Errors, Verify, check_writable, is_utf8, short
-from tokenspace.formats.word_tokenizer import tokens_of, word_tokenizer
+from tokenspace.formats.word_tokenizer import split_words, tokens_of, word_tokenizer
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.safetensors import DTYPES, TensorInfo, open_file, read
 from tokenspace.shapes import Array
@@ -54,14 +57,29 @@ def is_static(folder: str | os.PathLike[str]) -> bool:
     place = Path(folder)
     try:
         if (place / MODULES).is_file():
-            return _first_module(place) is not None
-        if (place / CONFIG).is_file():
-            return _config(place).get("model_type") == "model2vec"
+            return bool(_modules(place))
+        kind = _config(place).get("model_type") if (place / CONFIG).is_file() else None
+        if kind is not None:
+            return kind == "model2vec"
         if not (place / TOKENIZER).is_file():
             return False
         return any(name in open_file(place / WEIGHTS).tensors for name in _TABLES)
     except (TableFormatError, OSError, ValueError):
         return False
+
+
+def check_checkpoint(folder: Path, name: str) -> None:
+    """``CheckpointError``, with what to do instead, if ``folder``, asked for as ``name``, is one of these: a
+    table and its tokenizer, with no model around them to be looked at or counted.
+    """
+    if folder.is_dir() and is_static(folder):
+        table = load(folder)
+        rows, dim = len(table), table.dim
+        raise CheckpointError(
+            f"{name} is no model's checkpoint but a static embedding: a table of {rows:,} rows × {dim:,}, "
+            f"one for each id of its tokenizer, and nothing around it; norms looks at its rows, and params "
+            f"--vocab {rows} --dim {dim} counts them"
+        )
 
 
 def load(
@@ -70,20 +88,29 @@ def load(
     """The table in a folder: a row for each token id, mapped from the file where it holds such rows.
 
     With a ``mapping`` or ``weights`` the rows are computed, as float32; so are int8 and float64 numbers.
-    ``provenance`` says that, and whether the folder's model scales a sentence's vector to length 1. JSON's
-    tokens are text: ``errors`` has nothing to decide. Where ``limit`` leaves tokens without rows, the table
-    has no tokenizer. ``TableFormatError`` if anything is not what it should be.
+    ``provenance`` says that; whether the folder's model scales a sentence's vector to length 1, and after how
+    many tokens it cuts one; and what it does besides, which is left out. JSON's tokens are text: ``errors``
+    has nothing to decide. ``TableFormatError`` if anything is not what it should be.
+
+    Where ``limit`` leaves tokens without rows, the table has no tokenizer. Nor has one that was saved
+    without: the folder's was made for the packages, and drops silently what is no word of the table.
     """
     place = folder.path if isinstance(folder, Source) else Path(folder)
     config = _config(place) if (place / CONFIG).is_file() else {}
-    inner = _inside(place, _first_module(place) or "") if (place / MODULES).is_file() else place
+    modules = _modules(place) if (place / MODULES).is_file() else []
+    inner = _inside(place, modules[0].path) if modules else place
     about = _about(place, config)
     tensors = _tensors(inner)
     tokenizer = _tokenizer(inner / TOKENIZER)
     weight, notes = _rows(inner, tensors, len(tokenizer.vocab), limit)
     read_from = {"file": place.name, "format": NAME, "dtype": notes.pop("dtype"), **notes}
-    if normalize := bool(config.get("normalize")):
-        read_from["normalize"] = normalize
+    later = [module.kind for module in modules[1:]]
+    if config.get("normalize") or "Normalize" in later:
+        read_from["normalize"] = True
+    if type(longest := config.get("max_length")) is int and longest > 0:
+        read_from["max_length"] = longest
+    if left_out := [kind for kind in later if kind != "Normalize"]:
+        read_from["modules_left_out"] = left_out
     return _table(place, weight, tokenizer, about, read_from)
 
 
@@ -97,6 +124,10 @@ def _table(
     else:
         named = list(tokenizer.vocab) if about["tokenizer"] else tokens_of(tokenizer)
         special, encoding, provenance = about["special"], about["encoding"], about["provenance"]
+        if lost := about.get("unreachable"):
+            before = provenance.get(READ_FROM)
+            counted = (before if isinstance(before, dict) else {}) | {"unreachable_tokens": lost}
+            provenance = provenance | {READ_FROM: counted}
     whole = rows >= len(named)
     named = named[:rows] + [placeholder(i) for i in range(len(named), rows)]
     kept = tokenizer if whole and (about is None or about["tokenizer"]) else None
@@ -126,14 +157,21 @@ def _config(place: Path) -> dict[str, Any]:
     return config
 
 
-def _first_module(place: Path) -> str | None:
-    """The folder of the first module that ``modules.json`` names, if it is a StaticEmbedding."""
-    modules = _json(place / MODULES)
-    first = modules[0] if isinstance(modules, list) and modules else None
-    kind, path = (first.get("type"), first.get("path", "")) if isinstance(first, dict) else (None, None)
-    if not isinstance(kind, str) or not isinstance(path, str) or kind.split(".")[-1] != "StaticEmbedding":
-        return None
-    return path
+class _Module(NamedTuple):
+    kind: str
+    path: str
+
+
+def _modules(place: Path) -> list[_Module]:
+    """What ``modules.json`` lists, by the last part of its type; none if the first is no StaticEmbedding."""
+    listed = _json(place / MODULES)
+    found = []
+    for module in listed if isinstance(listed, list) else []:
+        kind, path = (module.get("type"), module.get("path", "")) if isinstance(module, dict) else (0, 0)
+        if not isinstance(kind, str) or not isinstance(path, str):
+            return []
+        found.append(_Module(kind.split(".")[-1], path))
+    return found if found and found[0].kind == "StaticEmbedding" else []
 
 
 def _inside(place: Path, name: str) -> Path:
@@ -151,6 +189,7 @@ def _about(place: Path, config: dict[str, Any]) -> dict[str, Any] | None:
     kinds = {"format": int, "tokenizer": bool, "special": list, "encoding": str, "provenance": dict}
     known = isinstance(about, dict) and all(type(about.get(name)) is kind for name, kind in kinds.items())
     known = known and all(type(i) is int for i in about["special"])
+    known = known and type(about.get("unreachable", 0)) is int
     if not known or about["encoding"] not in get_args(Encoding):
         raise TableFormatError(f"{place / CONFIG}: {KEY!r} is not what tokenspace writes there")
     if about["format"] != FORMAT:
@@ -212,11 +251,12 @@ def _rows(
     if factors is not None:
         notes["weights"] = "multiplied in"
     try:
-        return _computed(stored, mapping, factors, rows), notes
+        weight, changed = _computed(inner, stored, mapping, factors, rows)
     except MemoryError:
         raise TableFormatError(
             f"{inner}: memory can't hold {rows:,} tokens of {stored.shape[1]:,} numbers; limit= reads fewer"
         ) from None
+    return weight, notes if changed is None else notes | rounding.read_from(changed)
 
 
 def _numbers(inner: Path, tensor: TensorInfo, kinds: str, axes: int) -> Array:
@@ -242,19 +282,21 @@ def _checked_mapping(inner: Path, mapping: Array, rows: int) -> Array:
     return mapping.astype(np.int64)
 
 
-def _computed(stored: Array, mapping: Array | None, factors: Array | None, rows: int) -> Array:
+def _computed(
+    inner: Path, stored: Array, mapping: Array | None, factors: Array | None, rows: int
+) -> tuple[Array, Array | None]:
+    """The rows; and which are other than they were, if they were float64."""
     held = stored.dtype.name in ("float32", "float16", "bfloat16")
     if mapping is None and factors is None and held:
-        return stored[:rows]
-    weight = np.empty((rows, stored.shape[1]), np.float32)
+        return stored[:rows], None
+    weight, changed = np.empty((rows, stored.shape[1]), np.float32), np.zeros(rows, bool)
     for start in range(0, rows, _ROWS_AT_ONCE):
         ids = slice(start, min(start + _ROWS_AT_ONCE, rows))
-        block = stored[ids] if mapping is None else stored[mapping[ids]]
+        block = np.asarray(stored[ids] if mapping is None else stored[mapping[ids]], np.float64)
         if factors is not None:
-            block = np.asarray(block, np.float64) * np.asarray(factors[ids], np.float64)[:, np.newaxis]
-        with np.errstate(over="ignore"):  # too large a float64 becomes infinite, and is refused by ``save``
-            weight[ids] = block
-    return weight
+            block = block * np.asarray(factors[ids], np.float64)[:, np.newaxis]
+        weight[ids], changed[ids] = rounding.rounded(block, inner / WEIGHTS, start)
+    return weight, changed if stored.dtype.name == "float64" else None
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -270,11 +312,11 @@ def refusal(token: bytes) -> str | None:
 def save(table: Table, folder: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write a folder that sentence-transformers, model2vec and ``load`` read; it appears whole or not at all.
 
-    The table's tokenizer goes with it. A table without one gets a tokenizer of its own words: a text is
-    split as ``Tokenizer.train`` splits one into words, lower-cased if no word of the table has a capital, and
-    what is no word of the table is left out. float32 and float16 are kept, bfloat16 becomes float32.
-    ``VocabError`` if a token would not be read back at its id, ``TableFormatError`` for NaN or infinity,
-    ``OutputError`` if ``folder`` can't be written: it must not exist, or be empty.
+    The table's tokenizer goes with it. A table without one gets a tokenizer of its own words
+    (``word_tokenizer``): a text is lower-cased if no word of the table has a capital, and what is no word of
+    the table is left out; ``unreachable`` counts the words that no text gives. float32 and float16 are kept,
+    bfloat16 becomes float32. ``VocabError`` if a token would not be read back at its id, ``TableFormatError``
+    for NaN or infinity, ``OutputError`` if ``folder`` can't be written: it must not exist, or be empty.
     """
     check_writable(table.vocab, refusal, NAME, folder)
     description = _described(table, folder)
@@ -285,14 +327,29 @@ def save(table: Table, folder: str | os.PathLike[str], verify: Verify | None = N
     inner = table.tokenizer.inner if table.tokenizer else None
     if inner and inner.get_vocab_size(with_added_tokens=True) != len(table):  # model2vec must be told then
         tensors["mapping"] = np.arange(len(table), dtype=np.int64)
-    read_from = table.provenance.get(READ_FROM)
-    normalize = isinstance(read_from, dict) and read_from.get("normalize") is True
+    normalize = _read_from(table).get("normalize") is True
+    lost = 0 if table.tokenizer else len(split_words(list(table.vocab), json.loads(description)))
     files = {
         TOKENIZER: description,
-        CONFIG: _config_text(table, kept, normalize),
+        CONFIG: _config_text(table, kept, normalize, lost),
         MODULES: _modules_text(normalize),
     }
     _write(folder, tensors, files, verify)
+
+
+def unreachable(table: Table) -> int:
+    """How many of the tokens no text gives, not even one that is the token alone, where ``save`` has to make
+    the tokenizer: those that begin or end with white space. 0 for a table with its own tokenizer.
+    """
+    if table.tokenizer is not None:
+        return 0
+    words = list(table.vocab)
+    return len(split_words(words, json.loads(word_tokenizer(words, NAME))))
+
+
+def _read_from(table: Table) -> dict[str, Any]:
+    read_from = table.provenance.get(READ_FROM)
+    return read_from if isinstance(read_from, dict) else {}
 
 
 def _write(
@@ -328,20 +385,22 @@ def _described(table: Table, folder: str | os.PathLike[str]) -> str:
     return table.tokenizer.to_json()
 
 
-def _config_text(table: Table, kept: np.dtype, normalize: bool) -> str:
+def _config_text(table: Table, kept: np.dtype, normalize: bool, lost: int) -> str:
+    longest = _read_from(table).get("max_length")
     about = {
         "format": FORMAT,
         "tokenizer": table.tokenizer is not None,
         "special": list(table.vocab.special),
         "encoding": table.vocab.encoding,
         "provenance": table.provenance,
+        **({"unreachable": lost} if lost else {}),
     }
     config = {
         "model_type": "model2vec",
         "architectures": ["StaticModel"],
         "hidden_dim": table.dim,
         "embedding_dtype": kept.name,
-        "max_length": None,  # no text is cut
+        "max_length": longest if type(longest) is int else None,  # None: no text is cut
         "normalize": normalize,
         KEY: about,
     }
