@@ -46,7 +46,7 @@ def test_the_files(small, tmp_path):
     assert '"scattergl"' in content
     run("-t", small, "--color", "cluster", "-o", str(data))
     document = json.loads(data.read_text())
-    assert document["color"]["k"] == 20
+    assert document["color"]["k"] == 16
     assert set(document["colors"]) == set(ts.geometry.clusters(ts.load(small)).names)
     assert document == json.loads(run("-t", small, "--color", "cluster", "--json").stdout)
 

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -6,10 +7,14 @@ import pytest
 import tokenspace as ts
 from tokenspace.errors import MissingExtra, ShapeError
 from tokenspace.geometry import clusters
+from tokenspace.geometry.cosine import unit_rows
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab, placeholder
 
 DATA = Path(__file__).parent.parent / "data"
+
+
+LISTS = ("royalty", "common_animals", "number_words", "punctuation")
 
 
 @pytest.fixture(scope="module")
@@ -29,33 +34,18 @@ def three_groups(rng, rows=300):
     return Table(weight.astype(np.float32), Vocab([f"g{g}-{i}" for i, g in enumerate(group)])), group
 
 
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("royalty", 0.7),
-        ("common_animals", 0.7),
-        ("animals", 0.65),
-        ("number_words", 0.7),
-        ("punctuation", 0.7),
-    ],
-)
-def test_a_list_falls_in_one_cluster(wordnet, found, name, least):
-    """Royalty is the sovereign's house: in this table peers (duke, earl, baron) have their own cluster."""
-    words = (DATA / f"{name}.txt").read_text().split()
-    ids = [wordnet.vocab.id(word) for word in words if word in wordnet.vocab]
-    counts = np.bincount(found.labels[ids])
-    assert len(ids) >= 10
-    assert counts.max() / len(ids) >= least
-    assert found.sizes[counts.argmax()] < 0.06 * len(wordnet)  # not by swallowing a large part of the table
-
-
-def test_the_lists_fall_in_different_clusters(wordnet, found):
-    names = ("royalty", "common_animals", "number_words", "punctuation")
-    homes = set()
-    for name in names:
-        ids = [wordnet.vocab.id(w) for w in (DATA / f"{name}.txt").read_text().split() if w in wordnet.vocab]
-        homes.add(int(np.bincount(found.labels[ids]).argmax()))
-    assert len(homes) == len(names)
+def test_each_list_falls_in_a_cluster_of_its_own(wordnet, found):
+    for groups in (found, clusters(wordnet, seed=1)):
+        homes = set()
+        for name in LISTS:
+            words = (DATA / f"{name}.txt").read_text().split()
+            ids = [wordnet.vocab.id(word) for word in words if word in wordnet.vocab]
+            counts = np.bincount(groups.labels[ids])
+            assert len(ids) >= 14
+            assert counts.max() / len(ids) >= 0.7, name
+            assert groups.sizes[counts.argmax()] < 0.07 * len(wordnet)  # not by swallowing much of the table
+            homes.add(int(counts.argmax()))
+        assert len(homes) == len(LISTS)
 
 
 def test_names_are_rows_of_their_cluster_near_its_center(wordnet, found):
@@ -96,14 +86,42 @@ def test_the_same_seed_gives_the_same_clusters(rng):
     assert {"tokenspace", "numpy", "scikit-learn"} == set(one.versions)
 
 
-def test_a_large_table_is_clustered_from_a_sample(rng, monkeypatch):
-    import sys
-
-    table, _ = three_groups(rng, 400)
-    monkeypatch.setattr(sys.modules["tokenspace.geometry.clusters"], "FITTED", 8 * 100)
+def test_rows_further_on_go_to_the_nearest_center(rng, monkeypatch):
+    table, group = three_groups(rng, 400)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.clusters"], "FITTED", 100)
     found = clusters(table, k=3, center=False)
     assert found.settings["rows"] == 100
     assert found.sizes.tolist() == [200, 100, 100]
+    for label in range(3):
+        assert len(set(group[found.labels == label])) == 1
+        units = table.weight[:100] / np.linalg.norm(table.weight[:100], axis=1, keepdims=True)
+        mean = units[found.labels[:100] == label].mean(axis=0)
+        np.testing.assert_allclose(found.centers[label], mean / np.linalg.norm(mean), rtol=1e-5, atol=1e-6)
+
+
+def test_few_and_many_rows_are_linked_alike(rng, monkeypatch):
+    """Whether all eigenvectors are computed or the top ones only, and in one batch or in several."""
+    table, _ = three_groups(rng, 240)
+    module = sys.modules["tokenspace.geometry.clusters"]
+    monkeypatch.setattr(module, "LINKS", 12)
+    whole = clusters(table, k=3, center=False)
+    monkeypatch.setattr(module, "DENSE", 10)
+    monkeypatch.setattr(module, "BATCH", 70)
+    parts = clusters(table, k=3, center=False)
+    np.testing.assert_array_equal(whole.labels, parts.labels)
+
+
+def test_links_are_the_cosines_of_the_nearest(rng, monkeypatch):
+    module = sys.modules["tokenspace.geometry.clusters"]
+    monkeypatch.setattr(module, "LINKS", 3)
+    monkeypatch.setattr(module, "BATCH", 7)
+    units = unit_rows(rng.normal(size=(20, 4)).astype(np.float32))
+    links = module._links(units, lambda done, total: None).toarray()
+    cosines = units.astype(np.float64) @ units.T
+    np.fill_diagonal(cosines, -2)
+    near = cosines >= np.sort(cosines, axis=1)[:, -3:-2]
+    near |= near.T
+    np.testing.assert_allclose(links, np.where(near, np.maximum(cosines, 1e-3), 0), atol=1e-6)
 
 
 def test_rows_without_a_token_or_a_direction_have_no_cluster(rng):
@@ -124,8 +142,6 @@ def test_fewer_distinct_rows_than_clusters():
 
 
 def test_what_is_refused(rng, monkeypatch):
-    import sys
-
     table, _ = three_groups(rng, 40)
     for k in (0, -1, True):
         with pytest.raises(ShapeError, match="whole number of clusters"):

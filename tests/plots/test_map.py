@@ -59,7 +59,7 @@ def test_clusters_are_groups_named_by_their_tokens(rng):
     ]
     for label, trace in enumerate(figure.data):
         assert (found.labels[trace.customdata] == label).all()
-    assert len({trace.marker.color for trace in figure.data}) == 20  # as many as there are by default
+    assert len({trace.marker.color for trace in figure.data}) == 20  # more than there are by default
 
 
 def test_lengths_and_shares_are_scales(rng):

@@ -18,13 +18,18 @@ from tokenspace.geometry.transform import Progress, View
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
 
-K = 20
+K = 16
 STARTS = 10
+FITTED = 10_000  # rows that are linked, the first
+LINKS = 50  # of each, to its nearest
+FAINTEST = 1e-3  # no link weighs less, whatever its cosine: each row hangs together with others
+DIRECTIONS = 50  # of the links, at most, that tell the clusters apart
+DENSE = 1_000  # rows up to which all directions are computed: few rows settle no iteration
 NEAREST = 8  # tokens that tell what a cluster holds; the first three name it
 FREQUENT = 4  # a name is chosen from this part of the rows, the first: words that people know
 PASSES = 50  # at most, of each start
 SETTLED = 1e-4  # the share of rows that still move when a start ends
-FITTED = 2**24  # numbers that the centers are found from: 64 MB; of a larger table, a sample of its rows
+BATCH = 1_000  # rows whose nearest are sought at once
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Clusters:
     """Which cluster each row belongs to, the largest first.
 
     - ``labels``: (V,) int32; -1 for rows that no token names, and rows without a direction (all zeros)
-    - ``centers``: (K, D), each cluster's mean unit row, weighted, and scaled to length 1
+    - ``centers``: (K, D), the mean unit row of its linked rows, scaled to length 1
     - ``sizes``: (K,); ``nearest``: (K, 8) of its rows nearest to its center, -1 where it has fewer:
       of the quarter of its rows that stand first in the table, since tokens further on are rare
     - ``names``: the first three of these tokens
@@ -57,16 +62,16 @@ def clusters(
     remove: SupportsIndex = 0,
     progress: Progress | None = None,
 ) -> Clusters:
-    """``k`` clusters of rows by direction: spherical k-means (Dhillon & Modha 2001), of ten starts by
-    k-means++ (Arthur & Vassilvitskii 2007) the one whose rows lie nearest to their centers.
+    """``k`` clusters of rows by direction: spectral clustering (Ng, Jordan & Weiss 2001).
 
-    Rows are switched as in ``neighbors``. Most vocabularies count ids from the most frequent token on, so
-    that a row weighs 1 / √(1 + its place): a few hundred words make up most of a text, and without weights
-    the thousands of rare names and terms would leave them no cluster of their own.
+    The first 10,000 rows, which in most vocabularies are the most frequent tokens, are linked each to its 50
+    nearest by cosine. Rows lie together that many links join: k-means of the links' top eigenvectors, of ten
+    starts by k-means++ (Arthur & Vassilvitskii 2007) the tightest. Rows further on go to the cluster whose
+    center is nearest. Rows are switched as in ``neighbors``.
 
-    The same seed and versions give the same clusters on the same machine. Of a table of more than 2^24
-    numbers the centers are found from a sample of rows, drawn by the seed, and every row goes to the nearest.
-    ``ShapeError`` for more clusters than rows; ``MissingExtra`` without scikit-learn.
+    The same seed and versions give the same clusters on the same machine. Fewer come back where the linked
+    rows have fewer directions. ``ShapeError`` for more clusters than rows; ``MissingExtra`` without
+    scikit-learn.
 
     >>> from tokenspace.vocab import Vocab
     >>> rows = np.array([[1, 0.1], [0, 1], [1, 0], [0.1, 1], [1, 0]], np.float32)
@@ -79,15 +84,16 @@ def clusters(
     usable = _usable(view)
     if count > len(usable):
         raise ShapeError(f"{count:,} clusters of {len(usable):,} rows that have a direction; ask for fewer")
-    rng = np.random.default_rng(seed)
-    room = max(FITTED // table.dim, count)
-    fitted = usable if len(usable) <= room else np.sort(rng.choice(usable, room, replace=False))
-    weights = (1 / np.sqrt(1 + np.searchsorted(usable, fitted))).astype(np.float32)
-    centers = _centers(view.units(fitted), weights, count, seed, progress)
+    fitted = usable[: max(FITTED, count)]
+    units = view.units(fitted)
+    together = _together(units, min(count, len(np.unique(units, axis=0))), seed, progress)
+    centers = np.stack([units[together == label].mean(axis=0) for label in np.unique(together)])
+    centers = unit_rows(centers)
     labels, near = _assigned(view, usable, centers, progress)
-    order = np.argsort(-np.bincount(labels[usable], minlength=count), kind="stable")
-    order = order[np.isin(order, labels[usable])]  # fewer distinct rows than clusters leave some empty
-    place = np.full(count + 1, -1, np.int32)
+    labels[fitted] = np.unique(together, return_inverse=True)[1]
+    near[fitted] = np.einsum("nd,nd->n", units, centers[labels[fitted]])
+    order = np.argsort(-np.bincount(labels[usable], minlength=len(centers)), kind="stable")
+    place = np.full(len(centers) + 1, -1, np.int32)
     place[order] = np.arange(len(order))
     labels = place[labels]  # a label of -1 takes the last place, which is -1
     nearest = _nearest(labels, near, len(order))
@@ -102,8 +108,8 @@ def clusters(
             "k": count,
             "center": view.center,
             "remove": view.remove,
-            "weights": "1/√(1 + place)",
             "rows": len(fitted),
+            "links": LINKS,
         },
         versions={
             "tokenspace": __version__,
@@ -123,47 +129,75 @@ def _usable(view: View) -> Int[Array, " rows"]:
     return np.flatnonzero(usable)
 
 
-def _centers(
-    units: Float[Array, "N D"],
-    weights: Float[Array, " N"],
-    k: int,
-    seed: int,
-    progress: Progress | None,
-) -> Float[Array, "K D"]:
-    """The unit centers of the best start: the one with the largest weighted sum of cosines."""
+def _together(units: Float[Array, "N D"], k: int, seed: int, progress: Progress | None) -> Int[Array, " N"]:
+    """Which of ``k`` clusters each row is in, of the start whose rows lie nearest to their centers."""
     try:
         from sklearn.cluster import kmeans_plusplus
         from threadpoolctl import threadpool_limits
     except ImportError:
         raise MissingExtra("clusters", "look") from None
-    best, best_sum = np.empty(0, np.float32), -np.inf
+    best, best_sum = np.zeros(len(units), np.int64), -np.inf
     with threadpool_limits(limits=1):  # sums in one order, whatever the machine's cores
+        points = unit_rows(_directions(_links(units, stage(progress, 0, 0.5)), min(k, DIRECTIONS)))
         for start in range(STARTS):
-            first, _ = kmeans_plusplus(
-                units, k, sample_weight=weights, random_state=(STARTS * seed + start) % 2**32
-            )
-            centers, total = _settled(units, weights, unit_rows(first))
+            first, _ = kmeans_plusplus(points, k, random_state=(STARTS * seed + start) % 2**32)
+            labels, total = _settled(points, unit_rows(first))
             if total > best_sum:
-                best, best_sum = centers, total
-            stage(progress, 0, 0.9)(start + 1, STARTS)
+                best, best_sum = labels, total
+            stage(progress, 0.5, 0.9)(start + 1, STARTS)
     return best
 
 
-def _settled(
-    units: Float[Array, "N D"], weights: Float[Array, " N"], centers: Float[Array, "K D"]
-) -> tuple[Float[Array, "K D"], float]:
-    """Where ``centers`` come to rest when each moves to the mean of its rows, again and again."""
-    every = np.arange(len(units))
-    labels = np.full(len(units), -1)
+def _links(units: Float[Array, "N D"], progress: Progress) -> Any:
+    """A sparse symmetric matrix (N, N): the cosine of rows, one of which is among the other's nearest."""
+    from scipy import sparse
+
+    rows = len(units)
+    k = min(LINKS, rows - 1)
+    ids, cosines = np.empty((rows, k), np.int64), np.empty((rows, k))
+    for start in range(0, rows, BATCH):
+        part = slice(start, start + BATCH)
+        products = units[part] @ units.T
+        np.fill_diagonal(products[:, start:], -np.inf)
+        ids[part] = np.argpartition(products, -k, axis=1)[:, rows - k :]
+        cosines[part] = np.take_along_axis(products, ids[part], axis=1)
+        progress(min(start + BATCH, rows), rows)
+    weights = np.maximum(cosines.ravel(), FAINTEST)
+    links = sparse.csr_matrix((weights, (np.repeat(np.arange(rows), k), ids.ravel())), (rows, rows))
+    return links.maximum(links.T)
+
+
+def _directions(links: Any, n: int) -> Float[Array, "N n"]:
+    """The top ``n`` eigenvectors of the links, each divided by the roots of both its rows' sums."""
+    from scipy import sparse
+    from scipy.sparse.linalg import eigsh
+
+    rows = links.shape[0]
+    if rows == 1:
+        return np.ones((1, n), np.float32)
+    roots = sparse.diags(np.asarray(links.sum(axis=1)).ravel() ** -0.5)
+    scaled = roots @ links @ roots
+    if rows <= DENSE:
+        vectors = np.linalg.eigh(scaled.toarray())[1][:, -n:]
+    else:
+        start = np.random.default_rng(0).random(rows)  # the same for all seeds: there is one answer
+        _, vectors = eigsh(scaled, n, which="LA", v0=start)
+    return vectors.astype(np.float32)
+
+
+def _settled(points: Float[Array, "N n"], centers: Float[Array, "K n"]) -> tuple[Int[Array, " N"], float]:
+    """The nearest center of each point when each has moved to the mean of its points, again and again."""
+    every = np.arange(len(points))
+    labels = np.full(len(points), -1)
     for _ in range(PASSES):
-        cosines = units @ centers.T
+        cosines = points @ centers.T
         before, labels = labels, cosines.argmax(axis=1)
-        if np.count_nonzero(labels != before) <= SETTLED * len(units):
+        if np.count_nonzero(labels != before) <= SETTLED * len(points):
             break
         members = np.zeros_like(cosines)
-        members[every, labels] = weights
-        centers = unit_rows(members.T @ units)
-    return centers, float((cosines.max(axis=1) * weights).sum(dtype=np.float64))
+        members[every, labels] = 1
+        centers = unit_rows(members.T @ points)
+    return labels, float(cosines[every, labels].sum(dtype=np.float64))
 
 
 def _assigned(
