@@ -366,6 +366,18 @@ def test_what_is_no_number_is_refused_and_never_written(name, number, tmp_path):
     assert not written_and_read(table("a", "b", weight=weight), name, tmp_path)
 
 
+# ── gensim#2447, gensim#2187: a load takes a multiple of the table in memory ──────────────────────────────
+
+
+@pytest.mark.parametrize("name", EXCHANGE)
+def test_a_load_takes_little_more_than_the_table(name, tmp_path, rng):
+    weight = rng.random((20_000, 100), np.float32)
+    ts.save(table(*(f"t{i}" for i in range(20_000)), weight=weight), tmp_path / "t", name)
+    with taking_at_most(1.6 * weight.nbytes / 1e6 + 4):
+        read = ts.load(tmp_path / "t")
+    assert bits(read.weight[-1:]) == bits(weight[-1:])
+
+
 # ── gensim: a row with one number is spread over the whole vector ─────────────────────────────────────────
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import tokenspace as ts
 from tokenspace.errors import TableFormatError, VocabError
 from tokenspace.formats import glove
 from tokenspace.table import Table
@@ -63,6 +64,8 @@ def test_integers_alone_on_a_line_are_a_row_of_width_1(write):
         (b"a 1 2\nb 1 2 3\nc 1 2\n", r"line 2 \(byte 6\): a token and more than the 2 numbers"),
         (b"a 1 2\nb 1 x\nc 1 2\n", r"line 2 \(byte 6\): b'x' is not a number"),
         (b"a 1.0 2\n\nc 1 2\n", r"line 2 \(byte 8\): a token and 0 numbers"),
+        (b"\xef\xbb\xbfa 1 2\nb 1 2\n", r"line 1 \(byte 0\): a UTF-8 byte order mark; take"),
+        (b"4  5 6\n7 8 9\n", r"line 1 \(byte 0\): an empty field, between two spaces"),
         (b"a 1 2\nb 1 inf\nc 1 2\n", r"line 2 \(byte 6\): a number is NaN, infinite"),
         (b"a 1 2\nb\xff 1 2\n", r"line 2 \(byte 6\): the token b'b\\xff' is not UTF-8"),
         (b"a 1 2 3 4 5\n" + b"b\n" * 20 + b"c\n", r"no row"),
@@ -76,11 +79,30 @@ def test_damage_is_named_with_its_place(data, message, write):
     assert str(path) in str(error.value)
 
 
-@pytest.mark.parametrize("token", ["a\n", "", "New 1", "\udcff", "abcd\0\0\0\0{", "PK\3\4"])
+@pytest.mark.parametrize("token", ["a\n", "", "New 1", "\udcff", "abcd\0\0\0\0{", "PK\3\4", "\ufeffa"])
 def test_a_token_that_would_not_come_back_is_refused(token, tmp_path):
-    with pytest.raises(VocabError, match=r"at id 0 would not be read back: it .* native can hold it"):
+    with pytest.raises(VocabError, match=r"at id 0 would not be read back: .* native can hold it"):
         glove.save(Table(np.ones((1, 1), np.float32), Vocab([token])), tmp_path / "t")
     assert not (tmp_path / "t").exists()
+
+
+def test_what_a_file_can_not_begin_with_may_come_later(tmp_path):
+    tokens = ["a", "PK\3\4", "b\0", "\0", "\ufeffa"]
+    glove.save(Table(np.ones((5, 1), np.float32), Vocab(tokens)), tmp_path / "t")
+    assert list(ts.load(tmp_path / "t").vocab) == tokens
+
+
+@pytest.mark.parametrize("limit", [1, 2, None])
+def test_the_width_is_that_of_most_lines_whatever_the_limit(limit, write):
+    path = write("t", b"a 1 2 3\nat 5 1 2 3\n" + b"the 1 2 3\n" * 5)
+    if limit == 1:
+        assert glove.load(path, limit=limit).dim == 3
+    else:
+        with pytest.raises(TableFormatError, match=r"line 2 .*: a token and more than the 3 numbers"):
+            glove.load(path, limit=limit)
+    path = write("t", b"at 5 1 2 3\n" + b"the 1 2 3\n" * 5)
+    with pytest.raises(TableFormatError, match=r"line 1 .*: a token and more than the 3 numbers"):
+        glove.load(path, limit=limit)
 
 
 @settings(deadline=None, max_examples=50)  # each is a file on a disk that may be busy
@@ -89,13 +111,13 @@ def test_a_token_that_would_not_come_back_is_refused(token, tmp_path):
         st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=8).filter(
             lambda token: glove.refusal(token.encode()) is None
         ),
-        min_size=1,
-        max_size=8,
+        max_size=7,
     ),
     numbers=arrays(np.float32, (8, 2), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
 )
 def test_whatever_can_be_written_comes_back(tokens, numbers, tmp_path_factory):
     path = tmp_path_factory.mktemp("t") / "t"
+    tokens = ["a", *tokens]  # what the first can't be: above
     table = Table(numbers[: len(tokens)], Vocab(tokens))
     glove.save(table, path)
     again = glove.load(path)

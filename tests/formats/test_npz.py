@@ -118,8 +118,12 @@ NO_CHARACTER = np.array([65, 0x110000, 65], "<u4").view("<U1")
         ({"weight": np.array([[{}]], object)}, r"its numbers are '\|O'"),
         ({"weight": WEIGHT, "tokens": LONE}, "rows 1 to 3: .*surrogates not allowed"),
         ({"weight": WEIGHT, "tokens": NO_CHARACTER}, "rows 1 to 3: a number that is no character's"),
-        ({"weight": WEIGHT, "tokens": np.array([b"a", b"\xff", b""])}, r"row 2 .*b'\\xff' is not UTF-8"),
-        ({"weight": WEIGHT}, r"there is no .*t\.vocab\.txt; .* two files, t\.npz and t\.vocab\.txt"),
+        ({"weight": WEIGHT, "tokens": np.array([b"a", b"\xff", b""])}, r"npy, row 2: the token b'\\xff' is"),
+        (
+            {"weight": WEIGHT, "words": np.array(NAMES)},
+            r"has no tokens: its arrays are weight\.npy \(<f4 \(3, 2\)\), words\.npy .*; tokens are looked "
+            r"for in 'tokens' .* and in .*t\.vocab\.txt",
+        ),
         ({"weight": INFINITE, "tokens": np.array(NAMES)}, r"t\.npz: row 0 of the table, .* NaN"),
         (
             {"weight": WEIGHT, "output": INFINITE, "tokens": np.array(NAMES)},
@@ -129,7 +133,35 @@ NO_CHARACTER = np.array([65, 0x110000, 65], "<u4").view("<U1")
 )  # fmt: skip
 def test_what_is_no_table_is_said(arrays, message, write):
     with pytest.raises(TableFormatError, match=message):
-        npz.load(write("t.npz", archive(**arrays)))
+        npz.load(write("t.npz", archive(True, **arrays)))
+
+
+def test_mapped_rows_are_not_looked_at_before_they_are_used(write, tmp_path):
+    path = write("t.npz", archive(weight=INFINITE, output=INFINITE, tokens=np.array(NAMES)))
+    table = npz.load(path)
+    assert isinstance(table.weight, np.memmap)
+    assert isinstance(table.output, np.memmap)
+    with pytest.raises(TableFormatError, match=r"row 0 of the table, .* NaN"):
+        npz.save(table, tmp_path / "u.npz")
+
+
+def test_float64_that_is_rounded_is_said(write):
+    exact = {"weight": WEIGHT.astype("<f8"), "tokens": np.array(NAMES)}
+    about = npz.load(write("t.npz", archive(**exact))).provenance["read_from"]
+    assert (about["rounded_from"], about.get("rounded_rows", 0)) == ("float64", 0)
+    lossy = exact | {"output": np.array([[0, 1], [0.1, 2], [1e-300, 3]])}
+    table = npz.load(write("t.npz", archive(**lossy)))
+    assert table.provenance["read_from"]["rounded_rows"] == 2
+    assert npz.load(write("t.npz", archive(**lossy)), limit=2).provenance["read_from"]["rounded_rows"] == 1
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_bytes_are_tokens_and_are_replaced_on_request(errors, tmp_path):
+    npz.save(Table(WEIGHT, Vocab(["a\udcff", "b", "c"])), tmp_path / "t.npz")
+    assert list(npz.load(tmp_path / "t.npz", errors=errors).vocab) == ["a\udcff", "b", "c"]
+    table = npz.load(tmp_path / "t.npz", errors="replace")
+    assert list(table.vocab) == ["a\ufffd", "b", "c"]
+    assert table.provenance["read_from"]["replaced_tokens"] == 1
 
 
 def test_tokens_past_a_limit_are_not_looked_at(write):

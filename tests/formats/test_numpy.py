@@ -98,9 +98,15 @@ def test_narrow_numbers_keep_their_values(dtype, kept, tmp_path):
         (array(), "a\nb\nc\n", "has 2 rows, .* 3 lines"),
         (array(), b"a\n\xff\n", r"t\.vocab\.txt, line 2 \(byte 2\): the token b'\\xff' is not UTF-8"),
         (
-            array(data=DATA[:-4] + b"\0\0\xc0\x7f"),
+            array(HEADER.replace(b"<f4", b">f4"), DATA[:-4] + b"\x7f\xc0\0\0"),
             "a\nb\n",
-            r"t\.npy: row 1 of the table, token 'b', holds NaN",
+            "row 1 of the .* holds NaN",
+        ),
+        (array(), b"\xef\xbb\xbfa\nb\n", r"t\.vocab\.txt, line 1 \(byte 0\): a UTF-8 byte order mark; take"),
+        (
+            array(HEADER.replace(b"<f4", b"<f8"), np.array([1, 2, 3, 1e300]).tobytes()),
+            "a\nb\n",
+            r"row 1 holds 1e\+300, too large for float32",
         ),
     ],
 )
@@ -254,3 +260,30 @@ def test_a_version_3_header_is_utf8(write):
     write("t.vocab.txt", "a\nb\n")
     content = array().replace(b"\x01\x00\x76\x00", b"\x03\x00\x76\x00\x00\x00", 1)
     assert np.array_equal(npy.load(write("t.npy", content)).weight, TINY.weight)
+
+
+def test_mapped_rows_are_not_looked_at_before_they_are_used(write, tmp_path):
+    write("t.vocab.txt", "a\nb\n")
+    content = array(data=DATA[:-4] + b"\0\0\xc0\x7f")
+    table = npy.load(write("t.npy", content))
+    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'b', holds NaN"):
+        npy.save(table, tmp_path / "u.npy")
+    with pytest.raises(TableFormatError, match=r"row 1 of the table, token 'b', holds NaN"):
+        npy.load(write("t.npy", gzip.compress(content)))
+
+
+def test_float64_that_is_rounded_is_said(write):
+    write("t.vocab.txt", "a\nb\n")
+    header = HEADER.replace(b"<f4", b"<f8")
+    for numbers, rows in (([1, 2, 3, 4], None), ([1, 0.1, 1, 1], 1), ([1e-300, 1, 0.1, 2], 2)):
+        path = write("t.npy", array(header, np.array(numbers, "<f8").tobytes()))
+        about = npy.load(path).provenance["read_from"]
+        assert (about["rounded_from"], about.get("rounded_rows")) == ("float64", rows)
+    assert npy.load(path, limit=1).provenance["read_from"]["rounded_rows"] == 1
+
+
+def test_a_byte_order_mark_is_no_token_s_and_is_not_written_as_one(tmp_path):
+    with pytest.raises(VocabError, match=r"at id 0 .* a byte order mark; npz, gguf and native can hold it"):
+        npy.save(Table(TINY.weight, Vocab(["\ufeffa", "b"])), tmp_path / "t.npy")
+    npy.save(Table(TINY.weight, Vocab(["b", "\ufeffa"])), tmp_path / "t.npy")
+    assert list(npy.load(tmp_path / "t.npy").vocab) == ["b", "\ufeffa"]

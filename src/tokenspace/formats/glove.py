@@ -7,6 +7,7 @@ stands before the last D numbers.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 from collections import Counter
@@ -18,10 +19,26 @@ from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
 from tokenspace.formats.lines import ends_as_numbers_begin, seems_no_text
 from tokenspace.formats.packing import writing
-from tokenspace.formats.tokens import Errors, Verify, check_writable, is_utf8, table_read, too_long
+from tokenspace.formats.tokens import (
+    EMPTY,
+    MARKED,
+    NEWLINE,
+    NOT_UTF8,
+    UNMARK,
+    Errors,
+    Verify,
+    begins_marked,
+    check_first,
+    check_writable,
+    encoded,
+    is_utf8,
+    table_read,
+    too_long,
+)
 from tokenspace.formats.word2vec import check_unmarked, header
 from tokenspace.source import Source
 from tokenspace.table import Table
+from tokenspace.vocab import Vocab
 
 NAME = "glove"
 _LINES_TO_TELL_THE_WIDTH = 100
@@ -35,10 +52,12 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
     source = path if isinstance(path, Source) else Source(path)
     path = source.path
     with source.open() as file:
-        first = _first_lines(file, _LINES_TO_TELL_THE_WIDTH if limit is None else limit)
+        first = _first_lines(file)
         head = first[0] if first else b""
         check_unmarked(path, head)
-        dim = _width(first)
+        if head.startswith(codecs.BOM_UTF8):
+            raise TableFormatError(f"{path}, line 1 (byte 0): a UTF-8 byte order mark; {UNMARK}")
+        dim = _width(first, limit)
         if dim == 0:
             raise TableFormatError(
                 f"{path}, line 1 (byte 0): no row, which is a token and numbers, with a space before each"
@@ -53,34 +72,45 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
     return table_read(path, NAME, weight, tokens)
 
 
-def _first_lines(file: io.BufferedReader, most: int) -> list[bytes]:
+def _first_lines(file: io.BufferedReader) -> list[bytes]:
     longest = text_rows.longest_line(text_rows.WIDEST)
     lines = iter(lambda: file.readline(longest), b"")
-    return list(islice(lines, min(most, _LINES_TO_TELL_THE_WIDTH)))
+    return list(islice(lines, _LINES_TO_TELL_THE_WIDTH))
 
 
-def _width(lines: list[bytes]) -> int:
-    """The numbers that most of the lines end in, blank ones aside; of equally many, the first line's."""
-    counts = Counter(text_rows.width(line) for line in lines if line.strip())
+def _width(lines: list[bytes], limit: int | None) -> int:
+    """The numbers that most of the lines end in, blank ones aside; of equally many, the first line's. Of
+    lines past ``limit``, which may be anything, those with numbers count.
+    """
+    widths = [text_rows.width(line) for line in lines if line.strip()]
+    counts = Counter(width for i, width in enumerate(widths) if width or limit is None or i < limit)
     return counts.most_common(1)[0][0] if counts else 0
 
 
 def refusal(token: bytes) -> str | None:
     """Why a token can't be written, and which formats can; None if it can."""
     if not token:
-        return "it is empty; numpy and native can hold it"
+        return EMPTY
     if b"\n" in token:
-        return "it holds a newline; native can hold it"
-    if seems_no_text(token):
-        return "it has a file's first bytes or a NUL byte, which are no text; numpy and native can hold it"
+        return NEWLINE
     if ends_as_numbers_begin(token):
-        return "it ends in a space and a number, as a vector begins; numpy and native can hold it"
-    return too_long(token) if is_utf8(token) else "it is not UTF-8; native can hold it"
+        return "it ends in a space and a number, as a vector begins; numpy, npz, gguf and native can hold it"
+    return too_long(token) if is_utf8(token) else NOT_UTF8
+
+
+def _refusal_of_first(vocab: Vocab) -> str | None:
+    """Why a file can't begin with the first token; None if it can."""
+    if begins_marked(vocab):
+        return MARKED
+    if seems_no_text(encoded(vocab, 0, 1)[0]):
+        return "a file that begins with it looks like no text; numpy, npz, gguf and native can hold it"
+    return None
 
 
 def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the table; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, NAME, path)
+    check_first(table.vocab, _refusal_of_first(table.vocab), NAME, path)
     with replacing(path) as fresh:
         with writing(fresh) as file:
             text_rows.write_rows(file, table)

@@ -22,6 +22,7 @@ from typing import IO, Literal, NamedTuple
 
 import numpy as np
 
+from tokenspace import rounding
 from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array
 from tokenspace.source import Source
@@ -74,12 +75,15 @@ def read_header(file: io.BufferedReader, path: Path) -> Header:
     return Header(kind, bool(order), tuple(shape), 8 + length_bytes + length)
 
 
-def read_matrix(source: Source, limit: int | None = None, mapped_at: int | None = None) -> Array:
+def read_matrix(
+    source: Source, limit: int | None = None, mapped_at: int | None = None
+) -> tuple[Array, Array | None]:
     """The (V, D) floating-point numbers in ``source``, or its first ``limit`` rows, in the machine's byte
     order: mapped, unless they are packed, or must be converted. ``mapped_at`` is where a member of an archive
     that lies there as it is begins in the archive.
 
-    float64 is rounded to float32. ``TableFormatError`` if the file is cut off, or holds something else.
+    float64 is rounded to float32: then which rows that changed is second. ``TableFormatError`` if the file is
+    cut off, holds something else, or a number that is too large.
     """
     path = source.path
     with source.open() as file:
@@ -102,7 +106,11 @@ def read_matrix(source: Source, limit: int | None = None, mapped_at: int | None 
             matrix: Array = content.view(header.kind).reshape(header.shape, order=order)
         else:
             matrix = _unpacked(file, header, path, rows)
-    return _as_table(matrix[:rows])
+    matrix = matrix[:rows]
+    if matrix.dtype.itemsize == 8:
+        return rounding.rounded(matrix, path)
+    native = matrix if matrix.dtype.isnative else np.asarray(matrix).astype(matrix.dtype.newbyteorder("="))
+    return native, None
 
 
 def check_size(header: Header, found: int, path: Path) -> None:
@@ -135,13 +143,6 @@ def read_up_to(file: io.BufferedReader, size: int) -> bytearray:
     return held
 
 
-def _as_table(matrix: Array) -> Array:
-    if matrix.dtype.itemsize == 8:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
-            return np.asarray(matrix).astype(np.float32)
-    return matrix if matrix.dtype.isnative else np.asarray(matrix).astype(matrix.dtype.newbyteorder("="))
-
-
 def write_matrix(
     file: IO[bytes] | io.BufferedIOBase, table: Table, matrix: Array, name: str = "table"
 ) -> None:
@@ -159,9 +160,13 @@ def write_matrix(
 
 
 def check_rows(table: Table, path: Path) -> None:
-    """``TableFormatError`` if a row that was read holds NaN or infinity."""
+    """``TableFormatError`` if a row that was read holds NaN or infinity. Rows that are mapped have not been
+    read: what uses them looks.
+    """
     matrices = {"table": table.weight} | ({} if table.output is None else {"output table": table.output})
     for name, matrix in matrices.items():
+        if isinstance(matrix, np.memmap):
+            continue
         for start in range(0, len(matrix), _ROWS_AT_ONCE):
             try:
                 check_finite(

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tokenspace import rounding
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats.npy import (
@@ -40,7 +41,7 @@ from tokenspace.formats.npy import (
 from tokenspace.formats.numpy import read_vocabulary, vocabulary_path
 from tokenspace.formats.tokens import Errors, TokensRead, Verify, counted, table_read
 from tokenspace.shapes import Array
-from tokenspace.source import Source
+from tokenspace.source import Source, exists
 from tokenspace.table import Table
 
 NAME = "npz"
@@ -73,22 +74,43 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         raise TableFormatError(f"{archive} is an archive in another; unpack that first")
     members = {name: _header(archive, name) for name in source.members() if name.endswith(".npy")}
     name = _weight_among(members, archive)
-    weight = _matrix(archive, name, limit)
-    output = _matrix(archive, OUTPUT, limit) if OUTPUT in members and name != OUTPUT else None
+    weight, *changed = _matrix(archive, name, limit)
+    output = None
+    if OUTPUT in members and name != OUTPUT:
+        output, also_changed = _matrix(archive, OUTPUT, limit)
+        changed.append(also_changed)
     if output is not None and output.shape != weight.shape:
         raise TableFormatError(
             f"{archive}: {OUTPUT} is {output.shape}, {name} {weight.shape}; they must be equal"
         )
     inside = next((each for each in TOKENS if each in members and not members[each].is_table), None)
     if BYTES in members and OFFSETS in members:
-        tokens = _end_to_end(archive, len(weight), limit)
+        tokens = _end_to_end(archive, len(weight), errors, limit)
     elif inside is not None:
         tokens = _tokens(archive / inside, len(weight), errors, limit)
     else:
-        tokens = read_vocabulary(vocabulary_path(archive), archive, len(weight), errors, limit)
-    table = table_read(archive, NAME, weight, tokens, output, array=name, dtype=weight.dtype.name)
+        names = vocabulary_path(archive)
+        if not exists(names):
+            raise _without_tokens(members, archive, names)
+        tokens = read_vocabulary(names, archive, len(weight), errors, limit)
+    rounded = [rows for rows in changed if rows is not None]
+    about = rounding.read_from(*rounded) if rounded else {}
+    table = table_read(archive, NAME, weight, tokens, output, array=name, dtype=weight.dtype.name, **about)
     check_rows(table, archive)
     return table
+
+
+def _without_tokens(members: dict[str, Header], archive: Path, names: Path) -> TableFormatError:
+    found = _listed(members, list(members))
+    return TableFormatError(
+        f"{archive} has no tokens: its arrays are {found}; tokens are looked for in "
+        f"'tokens' or 'vocab' (text or bytes), in 'tokens.bytes' with 'tokens.offsets', and in {names}"
+    )
+
+
+def _listed(members: dict[str, Header], names: list[str]) -> str:
+    some = ", ".join(f"{name} ({members[name].kind} {members[name].shape})" for name in names[:_SHOWN])
+    return some + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
 def _header(archive: Path, name: str) -> Header:
@@ -107,19 +129,14 @@ def _weight_among(members: dict[str, Header], archive: Path) -> str:
     if len(tables) == 1:
         return tables[0]
     shown = tables or list(members)
-    what = ", ".join(f"{name} ({members[name].kind} {members[name].shape})" for name in shown[:_SHOWN])
-    more = f" and {len(shown) - _SHOWN:,} more" if len(shown) > _SHOWN else ""
-    found = (
-        f"several tables: {what}{more}"
-        if tables
-        else f"no table (V, D) of floats: {what or 'no array'}{more}"
-    )
+    what = _listed(members, shown)
+    found = f"several tables: {what}" if tables else f"no table (V, D) of floats: {what or 'no array'}"
     raise TableFormatError(
         f"{archive} has {found}; save the one that is meant as {WEIGHT.removesuffix('.npy')!r}"
     )
 
 
-def _matrix(archive: Path, name: str, limit: int | None) -> Array:
+def _matrix(archive: Path, name: str, limit: int | None) -> tuple[Array, Array | None]:
     return read_matrix(Source(archive / name), limit, _stored_at(archive, name))
 
 
@@ -141,7 +158,7 @@ def _stored_at(archive: Path, name: str) -> int | None:
     return start
 
 
-def _end_to_end(archive: Path, rows: int, limit: int | None) -> TokensRead:
+def _end_to_end(archive: Path, rows: int, errors: Errors, limit: int | None) -> TokensRead:
     """The tokens that lie end to end: of ``rows`` rows, or, if that is ``limit``, of the first of them."""
     offsets = _numbers(archive / OFFSETS, "i8")
     data = _numbers(archive / BYTES, "u1")
@@ -152,7 +169,8 @@ def _end_to_end(archive: Path, rows: int, limit: int | None) -> TokensRead:
         raise TableFormatError(
             f"{archive} has {counted(found, 'token')} for {counted(rows, 'row')}; each needs one"
         )
-    tokens = TokensRead(archive, "surrogateescape")
+    # bytes are no fault here
+    tokens = TokensRead(archive, "replace" if errors == "replace" else "surrogateescape")
     lengths = np.diff(offsets[: rows + 1])
     tokens.add(data[: offsets[rows]], lengths, lambda i: (f"row {i + 1:,}", int(offsets[i])))
     return tokens
@@ -213,7 +231,7 @@ def _add(tokens: TokensRead, block: Array, path: Path) -> None:
     tokens.add(
         np.frombuffer(b"".join(texts), np.uint8),
         np.fromiter(map(len, texts), np.int64, len(texts)),
-        lambda i: (f"row {first + i + 1:,}", 0),
+        lambda i: (f"row {first + i + 1:,}", None),
     )
 
 

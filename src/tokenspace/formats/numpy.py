@@ -6,18 +6,25 @@ i + 1, whatever its spaces; a ``\r`` at a line's end is not part of it.
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 
 import numpy as np
 
-from tokenspace import atomic
+from tokenspace import atomic, rounding
 from tokenspace.errors import OutputError, TableFormatError
 from tokenspace.formats.npy import MAGIC, check_rows, read_matrix, write_matrix
 from tokenspace.formats.tokens import (
+    MARKED,
+    NEWLINE,
+    NOT_UTF8,
+    UNMARK,
     Errors,
     TokensRead,
     Verify,
+    begins_marked,
+    check_first,
     check_writable,
     counted,
     encoded,
@@ -54,9 +61,10 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
 
 
 def _load(source: Source, names: Path, errors: Errors = "strict", limit: int | None = None) -> Table:
-    weight = read_matrix(source, limit)
+    weight, changed = read_matrix(source, limit)
     tokens = read_vocabulary(names, source.path, len(weight), errors, limit)
-    table = table_read(source.path, NAME, weight, tokens, dtype=weight.dtype.name)
+    about = {} if changed is None else rounding.read_from(changed)
+    table = table_read(source.path, NAME, weight, tokens, dtype=weight.dtype.name, **about)
     check_rows(table, source.path)
     return table
 
@@ -74,6 +82,8 @@ def read_vocabulary(names: Path, path: Path, rows: int, errors: Errors, limit: i
         while (rows != limit or lines < rows) and (block := file.read1(_BLOCK)):
             held += block
             lines += block.count(b"\n")
+    if held.startswith(codecs.BOM_UTF8):
+        raise TableFormatError(f"{names}, line 1 (byte 0): a UTF-8 byte order mark; {UNMARK}")
     text = np.frombuffer(held, np.uint8)
     ends = np.flatnonzero(text == ord("\n"))
     if held and not held.endswith(b"\n"):
@@ -85,20 +95,23 @@ def read_vocabulary(names: Path, path: Path, rows: int, errors: Errors, limit: i
             f"{path} has {counted(rows, 'row')}, {names} {counted(len(ends), 'line')}; each row needs a token"
         )
     starts = np.concatenate([[0], ends[:-1] + 1])
-    lengths = ends - starts
-    lengths -= (lengths > 0) & (text[ends - 1] == ord("\r"))
+    returned = (ends > starts) & (text[ends - 1] == ord("\r"))
+    kept = np.ones(ends[-1], bool)
+    kept[ends[:-1]] = kept[ends[returned] - 1] = False
     tokens = TokensRead(names, errors)
-    tokens.add_parts(text, starts, lengths, lambda i: (f"line {i + 1:,}", int(starts[i])))
+    tokens.add(
+        text[: ends[-1]][kept], ends - starts - returned, lambda i: (f"line {i + 1:,}", int(starts[i]))
+    )
     return tokens
 
 
 def refusal(token: bytes) -> str | None:
     """Why a token can't be written; None if it can."""
     if b"\n" in token:
-        return "it holds a newline; native can hold it"
+        return NEWLINE
     if token.endswith(b"\r"):
-        return "it ends in a carriage return; native can hold it"
-    return None if is_utf8(token) else "it is not UTF-8; native can hold it"
+        return "it ends in a carriage return; npz, gguf and native can hold it"
+    return None if is_utf8(token) else NOT_UTF8
 
 
 def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
@@ -110,6 +123,7 @@ def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = Non
     that is there without the other: it may be somebody's.
     """
     check_writable(table.vocab, refusal, NAME, path)
+    check_first(table.vocab, MARKED if begins_marked(table.vocab) else None, NAME, path)
     tokens = b"".join(token + b"\n" for token in encoded(table.vocab))
     names = vocabulary_path(path)
     atomic.check_writable(path)

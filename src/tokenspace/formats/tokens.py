@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -16,6 +17,7 @@ from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
 Errors = Literal["strict", "replace", "surrogateescape"]
+Place = tuple[str, int | None]
 Refusal = Callable[[bytes], str | None]  # why a format can't hold a token, and which can; None if it can
 Verify = Callable[[Callable[[], Table]], None]  # given how to read what was written; raises if it is wrong
 LONGEST_TOKEN = 1 << 16  # bytes; in word2vec's and GloVe's files more are damage
@@ -29,7 +31,7 @@ MENDED = (  # what to do about a token that is no UTF-8
 EMPTY = "it is empty; numpy, npz, gguf and native can hold it"
 NEWLINE = "it holds a newline; npz, gguf and native can hold it"
 NOT_UTF8 = "it is not UTF-8; npz and native can hold it"
-MARKED = "a file begins with it and it begins with a byte order mark; npz, gguf and native can hold it"
+MARKED = "the file would begin with a byte order mark; npz, gguf and native can hold it"
 UNMARK = "take these 3 bytes away, e.g. tail -c +4"
 READ_FROM = "read_from"  # the one key of provenance that reading such a file gives
 
@@ -51,10 +53,10 @@ class TokensRead:
         return self._count
 
     def add(
-        self, data: Int[Array, " bytes"], lengths: Int[Array, " K"], place: Callable[[int], tuple[str, int]]
+        self, data: Int[Array, " bytes"], lengths: Int[Array, " K"], place: Callable[[int], Place]
     ) -> None:
         """Append the K tokens that lie end to end in ``data``. ``place(i)`` is where the file has the i-th of
-        them: a line or a row, and a byte offset, which ``TableFormatError`` names.
+        them: a line or a row, and a byte offset, if there is one, which ``TableFormatError`` names.
         """
         if self.errors != "surrogateescape" and not _all_utf8(data, lengths):
             bounds = pairwise([0, *np.cumsum(lengths).tolist()])
@@ -72,7 +74,7 @@ class TokensRead:
         text: Int[Array, " bytes"],
         starts: Int[Array, " K"],
         lengths: Int[Array, " K"],
-        place: Callable[[int], tuple[str, int]],
+        place: Callable[[int], Place],
     ) -> None:
         """Append K tokens that lie in ``text`` with other things between: the i-th at ``starts[i]``."""
         shift = starts - (np.cumsum(lengths) - lengths)  # from where a token comes to lie, to where it lies
@@ -114,15 +116,14 @@ def _all_utf8(data: Int[Array, " bytes"], lengths: Int[Array, " K"]) -> bool:
     return not np.any((data[starts] & 0xC0) == 0x80)
 
 
-def decoded(token: bytes, errors: Errors, path: Path, place: str, offset: int) -> str:
+def decoded(token: bytes, errors: Errors, path: Path, place: str, offset: int | None) -> str:
     """The token's text; ``TableFormatError`` with its place and bytes if it is no UTF-8 and must be."""
     try:
         return token.decode("utf-8", errors)
     except UnicodeDecodeError:
         shown = token.removeprefix(b"\n")  # which ends the record before, in word2vec's binary files
-        raise TableFormatError(
-            f"{path}, {place} (byte {offset:,}): the token {shown!r} is not UTF-8; {MENDED}"
-        ) from None
+        at = "" if offset is None else f" (byte {offset:,})"
+        raise TableFormatError(f"{path}, {place}{at}: the token {shown!r} is not UTF-8; {MENDED}") from None
 
 
 def table_read(
@@ -201,10 +202,27 @@ def check_writable(vocab: Vocab, refusal: Refusal, name: str, path: str | os.Pat
     if refused:
         first, reason = next(iter(refused.items()))
         others = f" (and {counted(len(refused) - 1, 'more such token')})" if len(refused) > 1 else ""
-        raise VocabError(
-            f"can't write {path} as {name}: token {short(vocab[first])} at id {first:,}{others} would not be "
-            f"read back: {reason}"
-        )
+        raise _unwritable(vocab, first, others, reason, name, path)
+
+
+def check_first(vocab: Vocab, reason: str | None, name: str, path: str | os.PathLike[str]) -> None:
+    """``VocabError`` if there is a ``reason`` that a file can't begin with the first token."""
+    if reason:
+        raise _unwritable(vocab, 0, "", reason, name, path)
+
+
+def begins_marked(vocab: Vocab) -> bool:
+    """Whether the first token begins with U+FEFF, which at a file's start is a byte order mark."""
+    return encoded(vocab, 0, 1)[0].startswith(codecs.BOM_UTF8)
+
+
+def _unwritable(
+    vocab: Vocab, i: int, others: str, reason: str, name: str, path: str | os.PathLike[str]
+) -> VocabError:
+    return VocabError(
+        f"can't write {path} as {name}: token {short(vocab[i])} at id {i:,}{others} would not be read back: "
+        f"{reason}"
+    )
 
 
 def too_long(token: bytes) -> str | None:
