@@ -24,7 +24,7 @@ SENTENCES = [
     "",
     "zebra quux",
     "the the cat a unknown",
-    "don't apple",
+    "don't apple in New York",
     "é 日本 日 word " * 300,
 ]
 WORDS = ["the", "a", "cat", "sat", ".", "don't", "日本", "New York", "é"]
@@ -110,7 +110,7 @@ def test_folders_that_the_packages_write_load_bit_equal(peers):
         "bare": (theirs["rows"], {"dtype": "float32"}),
         "pickled": (theirs["rows"], {"dtype": "float32"}),
         "half": (theirs["rows"].astype(np.float16), {"dtype": "float16", "normalize": True}),
-        "double": (theirs["rows"], {"dtype": "float64"}),
+        "double": (theirs["rows"], {"dtype": "float64", "rounded_from": "float64"}),
         "int8": ((theirs["rows"] * 50).astype(np.int8).astype(np.float32), {"dtype": "int8"}),
         "folded": (
             theirs["folded"],
@@ -119,6 +119,8 @@ def test_folders_that_the_packages_write_load_bit_equal(peers):
     }
     for name, (rows, notes) in expected.items():
         folder = out / "theirs" / name
+        if name in ("model2vec", "half", "double", "int8", "folded"):
+            notes["max_length"] = 512
         assert is_static(folder), name
         table = load(folder)
         assert table.weight.dtype == rows.dtype, name
