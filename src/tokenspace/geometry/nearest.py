@@ -15,7 +15,7 @@ from tokenspace.table import Table
 
 QUERIES = 1_024  # rows that are asked about in one pass over the table
 SLACK = 8  # candidates beyond k: float32 products may exchange those that are all but equal
-SAMPLE = 1_024  # columns of the first block that tell what is far from being near
+SAMPLED = 4  # of the first block every fourth column tells what is far from being near
 
 
 class Nearest(NamedTuple):
@@ -138,7 +138,7 @@ class _Pool:
         """Take the rows from ``start`` on as candidates, by their scores for each query."""
         least = self._least
         if not self.ids.size:  # what some columns hold is far already for most of the others
-            columns = scores[:, :: -(-scores.shape[1] // SAMPLE)]
+            columns = scores[:, ::SAMPLED]
             if columns.shape[1] > self._size:
                 least = np.partition(columns, -self._size, axis=1)[:, -self._size]
         flat = np.flatnonzero(scores >= least[:, None])
