@@ -166,7 +166,8 @@ def is_binary(head: bytes, dim: int) -> bool:
     others = [line for line in rest[:_PROBED].split(b"\n")[:_LINES] if line.strip()]
     if dim > 1 and 2 * sum(text_rows.width(line) >= dim for line in others) > len(others):
         return False
-    return dim == 1 or not _reads_as_text(head[:_PROBED])
+    vector = head.find(b" ") + 1  # after a token that may be long
+    return dim == 1 or not _reads_as_text(head[: max(_PROBED, vector + 4 * dim)])
 
 
 def _looks_like_text(head: bytes, dim: int) -> bool:
