@@ -35,3 +35,5 @@ def test_what_is_too_large_is_told_as_that_with_its_row(large: float) -> None:
     exact[17_000] = large
     with pytest.raises(TableFormatError, match=r"x\.npy: row 17,000 holds -?[\d.e+]+, too large for float32"):
         rounded(exact, "x.npy")
+    with pytest.raises(TableFormatError, match="row 17,005 holds"):
+        rounded(exact, "x.npy", first_row=5)

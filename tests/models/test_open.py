@@ -243,6 +243,10 @@ def test_what_is_no_checkpoint(tmp_path, numbers):
         open_checkpoint(tmp_path / "config.json")
     with pytest.raises(CheckpointError, match=r"has neither model.safetensors nor"):
         open_checkpoint(tmp_path)
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is no regular file"):
+        open_checkpoint(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"weights-only loader can't open .*pytorch_model\.bin"):
         open_checkpoint(tmp_path)

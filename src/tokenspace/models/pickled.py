@@ -42,7 +42,6 @@ _REFUSALS = (  # what reading a damaged or hostile pickle can end in
 )
 _OBJECT = re.compile(r"GLOBAL\s+(\S+)")
 _WITHIN_ADVICE = re.compile(r"WeightsUnpickler error:(.*?)(?:Check the documentation|$)", re.DOTALL)
-_TERMINAL_CODE = re.compile(r"\x1b\[[0-9;]*m")
 WITHIN = ("state_dict", "model_state_dict", "model", "module")
 ALONE = "tensor"
 _DEEPEST = 4  # dicts within dicts
@@ -87,7 +86,7 @@ def _reason(error: Exception) -> str:
         )
     if found := _WITHIN_ADVICE.search(text):
         text = found[1]
-    said = " ".join(_TERMINAL_CODE.sub("", text).split())[:200]
+    said = " ".join(text.split())[:200]
     return f"{said}; is the download complete, and the file nothing but tensors?"
 
 
