@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from tokenspace.errors import TableFormatError
 from tokenspace.web.answers import as_json, packed, unpacked
 
 
@@ -24,5 +25,5 @@ def test_lone_bytes_become_replacement_characters_and_the_rest_stays():
 
 
 def test_numbers_that_are_none_are_not_json():
-    with pytest.raises(ValueError):
+    with pytest.raises(TableFormatError, match="NaN or infinity"):
         as_json(float("nan"))

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import numpy as np
 import pytest
 
+import tokenspace as ts
 from tokenspace import geometry
 from tokenspace.errors import OutputError
 from tokenspace.web import app as app_module
@@ -267,6 +268,18 @@ def test_a_bad_question_is_400_and_says_why(port, path, message):
     answer = get(port, f"/api/{path}")
     assert answer.status == 400
     assert message in answer.json["error"]
+
+
+def test_rows_whose_products_leave_float32_are_a_bad_question_too(odd):
+    with serving(Explorer(ts.Table(odd.weight * np.float32(1e30), odd.vocab))) as url:
+        for name, parameters in {
+            "similarity": {"a": "king", "b": "kings"},
+            "neighbors": {"q": "king"},
+            "analogy": {"a": "king", "b": "King", "c": "kings"},
+        }.items():
+            answer = call(urlsplit(url).port, name, **parameters)
+            assert answer.status == 400
+            assert "leave" in answer.json["error"]
 
 
 def test_numbers_are_the_librarys(port, odd):

@@ -144,6 +144,21 @@ def test_completion(built_in):
     assert all(built_in.table.vocab[each["id"]] == each["token"] for each in found)
 
 
+def test_a_token_is_found_as_it_is_shown(odd):
+    for typed in ("'line\\nbreak'", "line\\nb", "'line\\n", "\\x00\\x1b["):
+        found = [each["id"] for each in odd.complete(typed)["tokens"]]
+        assert found == [3 if typed.startswith("\\x00") else 2]
+
+
+def test_numbers_that_leave_float32_are_refused_not_broken_on():
+    rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32) * np.float32(1e30)
+    large = Explorer(ts.Table(rows, ts.Vocab(list("abcdefghi"))))
+    with pytest.raises(TableFormatError, match=r"dot of .* leaves float32: scale the table down"):
+        large.similarity("a", "b")
+    with pytest.raises(TableFormatError, match="its products leave float32"):
+        large.neighbors("a")
+
+
 @pytest.mark.parametrize("i", range(17))
 def test_any_token_goes_through_every_question(odd, i):
     token = odd.table.vocab[i]

@@ -3,6 +3,7 @@ import pytest
 
 import tokenspace as ts
 from tokenspace.errors import CheckpointError, CorpusError, VocabError
+from tokenspace.reference import LMHead
 from tokenspace.walk import Pipeline
 from tokenspace.walk_document import gradient_document, predictions_document, walk_document
 from tokenspace.web.walks import Walks
@@ -38,6 +39,25 @@ def test_what_a_layer_has_is_said(table):
     assert (original["untrained"], bert["untrained"]) == ([], ["position", "segment"])
     assert (original["dropout"], original["tied"]) == (0.1, True)
     assert walks.document("the zebra")["unknown"] == ["zebra"]
+
+
+def test_what_a_head_does_besides_its_product_is_said(table):
+    pipeline = Pipeline.under(table)
+    walks = Walks(table, pipeline)
+    plain = walks.document("the cat")["head"]
+    assert plain == {
+        "tied": True,
+        "width": 6,
+        "bias": False,
+        "hidden_scale": None,
+        "logit_scale": None,
+        "soft_cap": None,
+    }
+    rows = np.zeros(len(table), np.float32)
+    head = LMHead(pipeline.layer.token, bias=rows, hidden_scale="rsqrt", logit_scale=0.5, soft_cap=30)
+    pipeline.head = lambda: head
+    found = walks.document("the cat")["head"]
+    assert found == {**plain, "bias": True, "hidden_scale": 6**-0.5, "logit_scale": 0.5, "soft_cap": 30}
 
 
 def test_an_untied_head_is_said(table):

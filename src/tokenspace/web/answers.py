@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array, ArrayLike
 
 _PACKED = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}
@@ -34,10 +35,18 @@ def unpacked(answer: dict[str, str]) -> Array:
 def as_json(value: Any) -> bytes:
     """UTF-8 JSON. A byte of a token that is no UTF-8 becomes U+FFFD: the id is the key, not the spelling.
 
+    ``TableFormatError`` if a number is NaN or infinite, which JSON doesn't have.
+
     >>> as_json(["é", "\\udcff"]).decode()
     '["é","�"]'
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        raise TableFormatError(
+            "the answer holds NaN or infinity: the table's numbers leave float32 on the way; "
+            "scale the table down"
+        ) from None
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tokenspace import __version__, formats
-from tokenspace.errors import CheckpointError, ShapeError, TokenspaceError, VocabError
+from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenspaceError, VocabError
 from tokenspace.geometry.analogy import Method
 from tokenspace.geometry.clusters import Clusters, K, clusters
 from tokenspace.geometry.compose import Resolved, resolve
@@ -44,6 +44,7 @@ MOST_ROWS = 64  # of a heat map
 MOST_REMOVED = 64
 MOST_CLUSTERS = 1_000
 LARGEST_SEED = 2**32 - 1
+LARGEST = float(np.finfo(np.float32).max)
 
 Answer = dict[str, Any]
 Word = str | int  # as typed, or a row's id
@@ -302,10 +303,14 @@ class Explorer:
         """How near two rows lie."""
         left, right = self._resolved(a), self._resolved(b)
         found = similarity(self._view(center, remove), _query(left), _query(right))
+        measures = {name: getattr(found, name) for name in ("cosine", "dot", "l2")}
+        for name, value in measures.items():
+            if not abs(value) <= LARGEST:
+                raise TableFormatError(
+                    f"the two rows' {name} of {value:.1e} leaves float32: scale the table down"
+                )
         return {
-            "cosine": number(found.cosine),
-            "dot": number(found.dot),
-            "l2": number(found.l2),
+            **{name: number(value) for name, value in measures.items()},
             "a": _described(left),
             "b": _described(right),
             "settings": {"center": center or remove > 0, "remove": remove},

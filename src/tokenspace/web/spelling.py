@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tokenspace.shown import shown
 from tokenspace.vocab import CONTINUATION, WORD_START, Vocab
 
 
@@ -18,10 +19,14 @@ class Spellings:
     def __init__(self, vocab: Vocab):
         self._forms = [form.casefold() for form in _spelled(vocab)]
         self._nameless = frozenset(vocab.placeholders().tolist())
+        self._written = {
+            i: written.casefold() for i, token in enumerate(vocab) if (written := shown(token)) != token
+        }
 
     def complete(self, prefix: str, n: int = 12) -> list[int]:
         """Up to ``n`` ids: the token that is ``prefix``, then those that begin with it, then those that hold
-        it; the shorter first, then the lower id.
+        it; the shorter first, then the lower id. What a token that isn't printed as it is looks like (see
+        ``shown``) is found, too, in its quotes or without.
         """
         sought = prefix.casefold()
         begins: list[tuple[int, int]] = []
@@ -29,7 +34,11 @@ class Spellings:
         for i, form in enumerate(self._forms):
             if sought in form and i not in self._nameless:
                 (begins if form.startswith(sought) else holds).append((len(form), i))
-        return [i for found in (begins, holds) for _, i in sorted(found)][:n]
+        found = dict.fromkeys(i for part in (begins, holds) for _, i in sorted(part))
+        for i, written in self._written.items():
+            if written.startswith((sought, written[0] + sought)) and i not in self._nameless:
+                found.setdefault(i)
+        return list(found)[:n]
 
 
 def _spelled(vocab: Vocab) -> Iterator[str]:

@@ -122,11 +122,13 @@ def _gradient(pipeline: Pipeline, walk: Walk) -> dict[str, Any]:
 
 def _about(pipeline: Pipeline, walk: Walk) -> dict[str, Any]:
     layer = pipeline.layer
+    head = _head(pipeline)
     return {
         "unknown": walk.unknown,
         "untrained": list(pipeline.untrained),
         "dropout": None if layer.dropout is None else layer.dropout.rate,
-        "tied": _tied(pipeline),
+        "tied": None if head is None else head["tied"],
+        "head": head,
         "layer": {
             "position": _positions(layer),
             "segments": None if layer.segment is None else layer.segment.vocabulary_size,
@@ -141,9 +143,20 @@ def _positions(layer: TransformerInput) -> str | None:
     return "learned" if isinstance(layer.position, LearnedPositionalEmbedding) else "sinusoidal"
 
 
-def _tied(pipeline: Pipeline) -> bool | None:
-    """Whether the head scores with the table itself; None where no head fits."""
+def _head(pipeline: Pipeline) -> dict[str, Any] | None:
+    """What the head that scores does besides its product; None where no head fits.
+
+    ``tied``: it scores with the table itself. ``width``: of the hidden states it takes.
+    """
     try:
-        return pipeline.head().embedding is pipeline.layer.token
+        head = pipeline.head()
     except ShapeError:
         return None
+    return {
+        "tied": head.embedding is pipeline.layer.token,
+        "width": head.weight.shape[1],
+        "bias": head.bias is not None,
+        "hidden_scale": None if head.hidden_scale == 1 else head.hidden_scale,
+        "logit_scale": None if head.logit_scale == 1 else head.logit_scale,
+        "soft_cap": head.soft_cap,
+    }

@@ -1,5 +1,7 @@
 /** Words in the page itself: which token a person means, and which begin with what was typed. */
 
+import { shown } from "./shown.js";
+
 const VISIBLE = [[33, 126], [161, 172], [174, 255]]; // the bytes that byte-level tokens write as themselves
 
 /** The tokens of a table, searched as `Vocab.find` and `web/spelling.py` do. */
@@ -28,7 +30,11 @@ export class Words {
       (form.startsWith(sought) ? begins : holds).push([[...form].length, id]);
     });
     const order = (a, b) => a[0] - b[0] || a[1] - b[1];
-    return [...begins.sort(order), ...holds.sort(order)].slice(0, n).map(([, id]) => id);
+    const found = new Set([...begins.sort(order), ...holds.sort(order)].map(([, id]) => id));
+    this.written ??= writtenForms(this.tokens);
+    for (const [id, written] of this.written)
+      if (!this.placeholder[id] && (written.startsWith(sought) || written.startsWith(written[0] + sought))) found.add(id);
+    return [...found].slice(0, n);
   }
 
   #forms(word) {
@@ -54,6 +60,11 @@ function firstIds(tokens) {
     if (!first.has(token)) first.set(token, id);
   });
   return first;
+}
+
+/** Tokens that aren't printed as they are, as they are shown. */
+function writtenForms(tokens) {
+  return tokens.map((token, id) => [id, shown(token)]).filter(([id, written]) => written !== tokens[id]).map(([id, written]) => [id, folded(written)]);
 }
 
 function folded(text) {
