@@ -173,6 +173,16 @@ def test_newlines_between_rows_alone_are_read(write):
     assert list(word2vec.load(write("t", file_of(b"\n").removesuffix(b"\n"))).vocab) == ["a", "é" * 20, "c"]
 
 
+def test_where_most_rows_have_a_newline_all_must(write):
+    vector = np.float32(0.5).tobytes()
+    content = b"5 1\n" + b"".join(token + b" " + vector for token in (b"a", b"\nb", b"\nc", b"d", b"\ne"))
+    for end in (b"", b"\n"):
+        with pytest.raises(
+            TableFormatError, match=r"row 4 \(byte 24\): no newline after the vector before it"
+        ):
+            word2vec.load(write("t", content + end))
+
+
 USUAL = np.array([[0.5, -0.25, 0.031], [0.9, 0.3, 0.7], [0.1, -0.2, 0.3]], "<f4")
 
 
@@ -188,9 +198,9 @@ def test_a_token_with_a_space_is_named(token, write):
         word2vec.load(write("t", without_newlines(b"b", b"c", token, weight=USUAL)))
 
 
-@pytest.mark.parametrize("number", [b"\0\0\x80\x3f", b"\0\0\x80\xbf"])
+@pytest.mark.parametrize("number", [b"\0\x3f\x01\x3f", b"\0\x3f\x01\xbf"])
 def test_the_token_after_one_with_a_space_tells_where_its_numbers_do_not(number, write):
-    """``888 `` is 1.5e-19 less its last byte; here it is followed by an ordinary number's byte."""
+    """What is read of the first row is an ordinary number, too: 0.5005."""
     content = b"3 1\na 8 " + number + b"b " + number + b"c " + number
     for errors in ("strict", "replace"):
         with pytest.raises(TableFormatError, match=r"row 1 \(byte 4\): the token may be b'a' .* or b'a 8'"):

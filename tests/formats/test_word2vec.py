@@ -235,7 +235,7 @@ TYPO = b"5 300\n" + b"".join(b"w%d" % i + b" 0.1" * 299 + b" 1.%c\n" % b"O23"[mi
         (b"2 3\n\na 1.0 2.0 3.0\nb 4.0 5.0 6.0", r"line 2 \(byte 4\): a token and 0 numbers"),
         (b"2 2\na 1.0  2.0\nb 3.0 4.0", r"line 2 \(byte 4\): an empty field, between two spaces"),
         (b"2 3\na x,y z,w q,r\nb x,y z,w q,r\n", r"line 2 \(byte 4\): b'x,y' is not a number"),
-        (b"2 3\na abc def ghi\n\xe9 4.0 5.0 6.0\n", r"line 2 \(byte 4\): b'abc' is not a number"),
+        (b"2 3\na abc def ghi\n\x01 4.0 5.0 6.0\n", r"line 2 \(byte 4\): b'abc' is not a number"),
         (b"2 3\na 1,0 2,0 3,0\n\xe9 4,0 5,0 6,0\n", r"line 2 \(byte 4\): b'1,0' is not a number"),
         (TYPO, r"line 2 \(byte 6\): b'1.O' is not a number"),
         (b"2 2\n\n 0.125 0.25\nb 0.5 0.75\n", r"line 2 \(byte 4\): a token and 0 numbers"),
