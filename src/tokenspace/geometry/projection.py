@@ -151,7 +151,7 @@ def tsne(
     dims: SupportsIndex = 2,
     seed: SupportsIndex = 0,
     perplexity: SupportsFloat = 30.0,
-    iterations: SupportsIndex = 750,
+    iterations: SupportsIndex = 500,
     center: bool = False,
     remove: SupportsIndex = 0,
     progress: Progress | None = None,
@@ -159,7 +159,8 @@ def tsne(
     """t-SNE (van der Maaten & Hinton 2008) by openTSNE, of cosine distances between rows.
 
     ``perplexity`` is about the number of neighbors that each point tries to keep; three times as many are
-    found, exactly. ``iterations`` follow 250 of early exaggeration. It starts from the PCA, scaled down.
+    found, exactly. ``iterations`` follow 250 of early exaggeration (openTSNE's own numbers); points spread as
+    they go on, and each takes longer. It starts from the PCA, scaled down.
     ``MissingExtra`` without openTSNE; ``ShapeError`` if the table has too few rows for the perplexity.
     """
     dims, seed, iterations = _dims(dims), checked_seed(seed), _positive("iterations", iterations)
