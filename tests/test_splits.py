@@ -43,7 +43,10 @@ def test_where_there_is_none(tmp_path, write):
         tokenizer_at(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("name", [name for name in formats.WRITABLE if "tokenizer" not in formats.FORMATS[name].keeps])
+WITHOUT = [name for name in formats.WRITABLE if "tokenizer" not in formats.FORMATS[name].keeps]
+
+
+@pytest.mark.parametrize("name", WITHOUT)
 @pytest.mark.parametrize("file", ["s.vec", "s.txt", "s"])
 def test_a_table_of_any_format_has_none(name, file, tmp_path):
     ts.save(ts.Table(np.ones((2, 2), np.float32), ts.Vocab(["a", "b"])), tmp_path / file, name)

@@ -47,6 +47,7 @@ def test_json_is_as_designed(tmp_path):
         "renumbered": False,
         "replaced": 0,
         "rounded": 0,
+        "unreachable": 0,
     }
     assert result.stderr == ""
 

@@ -242,6 +242,22 @@ def test_a_tokenizer_that_some_rows_can_not_keep_is_named(tmp_path):
     assert done.lost == ["rows", "tokenizer"]
 
 
+def test_what_an_earlier_file_lost_is_not_lost_again(tmp_path):
+    np.save(tmp_path / "in.npy", np.array([[0.1, 1], [2, 3]]))
+    (tmp_path / "in.vocab.txt").write_bytes(b"a\n\xff\n")
+    first = convert(tmp_path / "in.npy", tmp_path / "one", rows=[1, 0], errors="replace")
+    assert (first.rounded, first.replaced, first.renumbered, first.lossless) == (1, 1, True, False)
+    assert first.dtypes == ("float64", "float32")
+    again = convert(tmp_path / "one", tmp_path / "two")
+    assert (again.rounded, again.replaced, again.renumbered, again.lossless) == (0, 0, False, True)
+    assert again.dtypes == ("float32", "float32")
+
+
+def test_tokens_that_no_text_reaches_are_counted(tmp_path):
+    ts.save(table("New York", " a", "b"), tmp_path / "in")
+    assert convert(tmp_path / "in", f"{tmp_path}/out/").unreachable == 1
+
+
 def test_rows_taken_are_no_provenance(tmp_path):
     ts.save(table("a", "b"), tmp_path / "in.vec")
     assert convert(tmp_path / "in.vec", tmp_path / "out.vec", rows=[1, 0]).lost == []

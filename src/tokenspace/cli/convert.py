@@ -94,6 +94,9 @@ def _remarks(done: Conversion, everything: bool) -> list[str]:
         some = ", ".join(map(short, done.left_out[:5]))
         left_out = counted(len(done.left_out), "row")
         remarks.append(f"left out {left_out} that {done.format} can't hold, ids after them move up: {some}")
+    if done.unreachable:
+        unreachable = counted(done.unreachable, "token")
+        remarks.append(f"{unreachable} begin or end with white space: its tokenizer finds them in no text")
     if done.repeated:
         verb = "repeats" if done.repeated == 1 else "repeat"
         others = ", gensim reads the first" if done.format in GENSIM_READS else ""

@@ -41,8 +41,9 @@ class Conversion(NamedTuple):
     "provenance"; and "rows" where ``left_out`` tokens could not be written: then the ids after them moved up
     (``renumbered``). ``repeated`` tokens are spelled like an earlier one: each keeps its row, but other
     readers may take the first alone. ``replaced`` were no UTF-8 and were read with U+FFFD, as was asked.
-    ``rounded`` rows of float64 are no longer what they were: a table's numbers are float32 at most. ``files``
-    names what was written.
+    ``rounded`` rows of float64 are no longer what they were: a table's numbers are float32 at most.
+    ``unreachable`` tokens are found in no text by the tokenizer that a folder got. ``files`` names what was
+    written.
     """
 
     rows: int
@@ -58,6 +59,7 @@ class Conversion(NamedTuple):
     renumbered: bool
     replaced: int
     rounded: int
+    unreachable: int
 
 
 def convert(
@@ -82,7 +84,8 @@ def convert(
     _check_apart(source, place, files)
     left_out = list(unwritable(table.vocab, FORMATS[name].refusal)) if allow_loss else []
     kept = _without(table, left_out) if left_out else table
-    read_as, read_from = sniff(place), table.provenance.get(READ_FROM, {})
+    read_as = sniff(place)
+    read_from = _read_now(table, read_as)
     lost = ["rows"] if left_out else []
     lost += _lost(_whole(place, read_as, table, reading), kept, name)
     found: list[Table] = []
@@ -98,9 +101,10 @@ def convert(
         files=list(map(str, files)),
         read_as=read_as,
         dtypes=(read_from.get("rounded_from", str(table.weight.dtype)), str(found[0].weight.dtype)),
-        renumbered=bool(left_out) or RENUMBERED in table.provenance,
+        renumbered=bool(left_out) or (reading.get("rows") is not None and RENUMBERED in table.provenance),
         replaced=read_from.get("replaced_tokens", 0),
         rounded=read_from.get("rounded_rows", 0),
+        unreachable=found[0].provenance.get(READ_FROM, {}).get("unreachable_tokens", 0),
     )
 
 
@@ -138,6 +142,13 @@ def _whole(place: Path, read_as: str, table: Table, reading: dict[str, Any]) -> 
     if not partly or "tokenizer" not in FORMATS[read_as].keeps:
         return table
     return load(place, **{key: value for key, value in reading.items() if key not in ("limit", "rows")})
+
+
+def _read_now(table: Table, read_as: str) -> dict[str, Any]:
+    """What reading the source gave; nothing if provenance tells of an earlier file, which it came from."""
+    read_from = table.provenance.get(READ_FROM, {})
+    kept = "provenance" in FORMATS[read_as].keeps and read_from.get("format") != read_as
+    return {} if kept or not isinstance(read_from, dict) else read_from
 
 
 def _without(table: Table, ids: list[int]) -> Table:
