@@ -70,6 +70,18 @@ def small_site(builtin_site):
         yield Site(url, table)
 
 
+@pytest.fixture
+def odd_site():
+    """``odd_site(rows)`` serves a table of those rows, whose tokens are t0, t1, ..."""
+    with contextlib.ExitStack() as stack:
+
+        def serve(rows):
+            table = ts.Table(rows.astype(np.float32), ts.Vocab([f"t{i}" for i in range(len(rows))]))
+            return Site(stack.enter_context(serving(Explorer(table))), table)
+
+        yield serve
+
+
 @pytest.fixture(scope="session")
 def hostile_site():
     """The hostile tokens, with a tokenizer that splits a text at "|" and has a token for each piece."""

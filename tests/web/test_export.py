@@ -170,7 +170,7 @@ def test_the_heat_map_is_the_librarys(whole, table):
 
 def test_completion_is_the_servers(whole, table):
     explorer = Explorer(table)
-    for prefix in ("WO", "k", "<", "\n", "👩", "ord1", " "):
+    for prefix in ("WO", "k", "<", "\n", "👩", "ord1", " ", "'line\\n", "line\\nb"):
         expected = [each["id"] for each in explorer.complete(prefix, 20)["tokens"]]
         assert [each["id"] for each in ask(whole[0], "complete", prefix=prefix, n=20)["tokens"]] == expected
 
@@ -304,8 +304,11 @@ def test_rows_that_float16_cant_hold_are_left_out(table, tmp_path):
 
 
 def test_a_table_without_a_tokenizer_has_no_walks(opened):
-    page, _, _, _ = opened(hostile.table())
+    page, _, _, path = opened(hostile.table())
     assert "no tokenizer" in ask(page, "table")["walk"]
+    assert page.locator("#map").is_visible()
+    page.goto(f"{path.as_uri()}?view=walk")
+    page.wait_for_selector("#walk a")
     assert "no tokenizer" in page.inner_text("#walk")
 
 

@@ -185,7 +185,7 @@ def test_a_map_that_takes_long_shows_how_far_it_is(visit, small_site):
             route.fulfill(status=202, json=waiting)
 
     page.route("**/api/map*", slow)
-    page.get_by_role("link", name="Map").click()
+    page.get_by_role("navigation").get_by_role("link", name="Map").click()
     page.wait_for_selector("#map progress")
     assert "%" in page.locator("#map .progress-line").inner_text()
     page.wait_for_function(READY)
@@ -196,3 +196,72 @@ def test_the_map_fits_a_phone(visit, small_site):
     page = visit(small_site, PHONE, view="map", color="norm")
     page.wait_for_function(READY)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_long_names_are_cut_in_the_legend(visit, hostile_site):
+    page = visit(hostile_site, PHONE, view="map", color="cluster", k=9)
+    page.wait_for_selector("#map .swatches button")
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll("#map .swatches, #map .swatches button")]
+            .filter((one) => one.scrollWidth > one.clientWidth + 1).length"""
+    )
+    assert wide == 0
+    titles = page.locator("#map .swatches button").evaluate_all("(all) => all.map((one) => one.title.length)")
+    assert max(titles) > 100
+
+
+def test_titles_in_space_are_short_where_there_is_little_room(visit, small_site):
+    titles = """() => ["xaxis", "yaxis", "zaxis"].map(
+        (name) => document.querySelector(".map-plot").layout.scene[name].title.text)"""
+    page = visit(small_site, PHONE, view="map", dims=3)
+    page.wait_for_function(READY)
+    assert page.evaluate(titles) == ["PC 1", "PC 2", "PC 3"]
+    assert "% of the variance" in page.locator("#map .caption").inner_text()
+    page = visit(small_site, view="map", dims=3)
+    page.wait_for_function(READY)
+    assert "% of the variance" in page.evaluate(titles)[0]
+
+
+def test_what_an_address_asks_wrongly_is_said_and_put_right(visit, small_site):
+    page = open_map(visit, small_site, color="shape", id="x", method="mds")
+    told = page.locator("#message").inner_text()
+    assert "method “mds” is not known here; showing PCA." in told
+    assert "color “shape” is not known here" in told
+    assert "id “x” is not known here" in told
+    assert page.url.endswith("?view=map")
+    page = visit(small_site, view="plan")
+    page.wait_for_function(READY)  # it has no tokenizer: the map is what it can show
+    assert page.locator("#message").inner_text() == "view “plan” is not known; showing Map."
+    assert page.url.endswith("?view=map")
+
+
+def test_a_table_without_a_walk_opens_on_its_map(visit, small_site):
+    page = visit(small_site)
+    page.wait_for_function(READY)
+    assert page.title().startswith("Map – ")
+    page.get_by_role("navigation").get_by_role("link", name="Walk").click()
+    page.locator("#walk").get_by_role("link", name="Query").click()
+    page.wait_for_selector("#query .hits li")
+    assert page.title().startswith("Query – ")
+
+
+def test_small_numbers_and_no_direction(visit, odd_site):
+    tiny = odd_site(np.random.default_rng(0).normal(size=(30, 4)) * 1e-30)
+    open_map(visit, tiny)  # its ticks are powers of ten: `visit` sees that no inline style is refused
+    page = visit(odd_site(np.zeros((6, 4))), view="map", color="cluster")
+    page.wait_for_selector("#map .progress-line.error")
+    assert "every row of this table is zero" in page.locator("#map .progress-line").inner_text()
+    page = visit(odd_site(np.ones((5, 1))), view="map")
+    assert page.locator("#map").inner_text() == (
+        "A map needs two rows and two dimensions; this table is 5 × 1."
+    )
+    page = visit(odd_site(np.arange(10).reshape(5, 2)), view="map")
+    assert page.get_by_label("Dimensions").locator("option").all_inner_texts() == ["2"]
+
+
+def test_a_table_of_one_dimension_has_two_switches(visit, odd_site):
+    page = visit(odd_site(np.arange(5).reshape(5, 1)), view="query", q="t1")
+    page.wait_for_selector("#query .hits li")
+    assert page.locator("#query .column h3").all_inner_texts() == ["raw", "centered"]
+    assert page.get_by_label("Top directions removed").count() == 0
+    assert "two ways" in page.locator("#query .status").inner_text()

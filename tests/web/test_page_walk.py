@@ -217,3 +217,76 @@ def test_the_page_fits_and_names_its_controls(visit, minilm_site, viewport, view
             .map((one) => one.outerHTML)"""
     )
     assert unnamed == []
+
+
+def patched(page, **changes):
+    """From now on each walk's document comes with these changes."""
+
+    def answer(route):
+        document = route.fetch().json()
+        route.fulfill(json={**document, **changes})
+
+    page.route("**/api/walk*", answer)
+
+
+HEAD = {
+    "tied": True,
+    "width": 100,
+    "bias": False,
+    "hidden_scale": None,
+    "logit_scale": None,
+    "soft_cap": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "formula", "sentence"),
+    [
+        ({}, "logits = hidden · E.T", "the head is tied. Softmax"),
+        ({"hidden_scale": 0.1}, "logits = (0.1 hidden) · E.T", "multiplied with 0.1 = 1 / √D."),
+        ({"bias": True}, "logits = hidden · E.T + b", "bias b adds a number for each token"),
+        (
+            {"bias": True, "logit_scale": 0.0625},
+            "logits = 0.0625 × (hidden · E.T + b)",
+            "The scores are multiplied with 0.0625.",
+        ),
+        ({"soft_cap": 30.0}, "logits = 30 tanh((hidden · E.T) / 30)", "tanh bends them into ±30."),
+    ],
+)
+def test_scores_say_what_this_head_does(visit, builtin_site, head, formula, sentence):
+    page = visit(builtin_site, fresh=True, view="query")
+    patched(page, head={**HEAD, **head})
+    page.goto(builtin_site.address(view="walk", text="the cat", step="predict"))
+    page.wait_for_selector("#walk .scores")
+    assert page.locator("#walk .formula").inner_text() == formula
+    assert sentence in page.locator("#walk .panel").inner_text()
+
+
+def test_a_head_of_another_width_leaves_its_two_steps_out(visit, builtin_site):
+    page = visit(builtin_site, fresh=True, view="query")
+    patched(page, head={**HEAD, "width": 64})
+    page.goto(builtin_site.address(view="walk", text="the cat", step="predict"))
+    page.wait_for_selector("#walk .chips")
+    assert page.locator("#walk .stepper li").all_inner_texts()[-1] == "input"
+    told = page.locator("#message").inner_text()
+    assert told == "The step “predict” is not one of this walk; showing tokens."
+    assert "step=" not in page.url
+    page.get_by_role("button", name="input", exact=True).click()
+    page.wait_for_selector("#walk h2:text-is('input')")
+    assert "the head takes width 64, these vectors have 100" in page.locator("#walk .panel").inner_text()
+    assert not page.locator("#message").is_visible()
+
+
+def test_the_scales_reason_is_this_recipes(visit, builtin_site):
+    page = visit(builtin_site, fresh=True, view="walk", text="the cat", step="scaled")
+    lines(page)
+    assert "√D, so that positions" in page.locator("#walk .panel").inner_text()
+    assert page.title().startswith("Walk – wordnet")
+    steps = {name: [[0.5, 1.0]] * 2 for name in ("lookup", "scaled", "output")}
+    patched(page, scale=4.90625, d_model=24, steps=steps)
+    page.reload()
+    lines(page)
+    told = page.locator("#walk .panel").inner_text()
+    assert "√24 ≈ 4.9063" in told
+    assert "√D rounded to bfloat16." in told
+    assert "positions" not in told

@@ -203,6 +203,8 @@ class Explorer:
         most = min(MOST_CLUSTERS, len(self.table))
         asked = _within("k", min(K, most) if k is None else k, 1, most)
         _within("seed", seed, 0, LARGEST_SEED)
+        if not self.norms().lengths.any():
+            raise ShapeError("every row of this table is zero, so none has a direction to be clustered by")
 
         def compute(progress: Progress) -> Clusters:
             return clusters(self.table, asked, seed, progress=progress)

@@ -1,17 +1,20 @@
 /** The page: opens the table, and shows the view that the address names. */
 
+import { corrected } from "./address.js";
 import { ask } from "./api.js";
 import { el, fill } from "./dom.js";
 import { MapView } from "./map.js";
+import { tell } from "./message.js";
 import { count } from "./numbers.js";
 import { QueryView } from "./query.js";
 import { brief } from "./shown.js";
-import { addressOf, onState, showView, state } from "./state.js";
+import { addressOf, onState, setState, showView, state } from "./state.js";
 import { WalkView } from "./walk.js";
 
 const VIEWS = { walk: "Walk", map: "Map", query: "Query" };
 
 const views = {};
+let opened = null;
 let allTokens = null;
 
 /** Every token with its kind and length: megabytes for a large table, so asked for once and when needed. */
@@ -27,6 +30,7 @@ async function open() {
   const opening = document.getElementById("opening");
   try {
     const table = await ask("table");
+    opened = table;
     describe(table);
     views.walk = new WalkView(table, tokens);
     views.map = new MapView(table, tokens);
@@ -41,8 +45,28 @@ async function open() {
   }
 }
 
-function show(now) {
-  const current = now.view in VIEWS ? now.view : "walk";
+/** The view that the address names, else the first that this table has something to show in. */
+function viewOf({ view }) {
+  if (Object.hasOwn(VIEWS, view ?? "")) return view;
+  if (!opened.walk) return "walk";
+  return opened.plotly === false || Math.min(opened.rows, opened.dim) < 2 ? "query" : "map";
+}
+
+/** The state without what the page doesn't know, which is said. */
+function putRight(asked) {
+  const view = viewOf(asked);
+  const { changes, message } = corrected({ ...asked, view }, opened);
+  const other = asked.view !== undefined && asked.view !== view;
+  tell((other ? `view “${brief(asked.view, 40)}” is not known; showing ${VIEWS[view]}. ` : "") + message);
+  if (asked.view === view && !message) return asked;
+  setState({ ...changes, view }, { replace: true, quiet: true });
+  return state();
+}
+
+function show(asked) {
+  const now = putRight(asked);
+  const current = now.view;
+  document.title = `${VIEWS[current]} – ${brief(opened.name, 60)} – tokenspace`;
   for (const link of document.getElementById("views").children) {
     const name = link.dataset.view;
     link.setAttribute("href", addressOf(name));
@@ -73,7 +97,6 @@ function links() {
 }
 
 function describe(table) {
-  document.title = `${brief(table.name, 60)} – tokenspace`;
   fill(
     document.getElementById("table-name"),
     el("bdi", {}, brief(table.name, 32)),
@@ -94,5 +117,9 @@ function describe(table) {
   );
 }
 
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // no entry in the history for a jump within the page
+  document.getElementById("main").focus();
+});
 links();
 open();

@@ -4,13 +4,17 @@ import { ask, loadPlotly } from "./api.js";
 import { TokenField } from "./complete.js";
 import { choices, el, field, fill, select } from "./dom.js";
 import { byCluster, byHonesty, byKind, byNorm, COLORINGS } from "./map_colors.js";
+import { METHODS } from "./map_methods.js";
 import { Plot } from "./map_plot.js";
 import { chosen, lassoed, legend } from "./map_side.js";
 import { count, percent, unpacked } from "./numbers.js";
 import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
 
-const METHODS = { pca: "PCA", tsne: "t-SNE", umap: "UMAP" };
+const TWO_OR_THREE = [
+  ["2", "2"],
+  ["3", "3"],
+];
 const NEIGHBORS = 10;
 const CLUSTERS = 20; // where the table does not say
 const KEPT = 10;
@@ -33,10 +37,7 @@ export class MapView {
     this.methods = Object.entries(METHODS).filter(([method]) => table.methods?.[method]);
     this.method = select(this.methods, "pca", (method) => setState({ method }));
     this.dims = select(
-      [
-        ["2", "2"],
-        ["3", "3"],
-      ],
+      table.rows > 2 && table.dim > 2 ? TWO_OR_THREE : TWO_OR_THREE.slice(0, 1),
       "2",
       (dims) => setState({ dims }),
     );
@@ -113,6 +114,11 @@ export class MapView {
 
   /** @param {Object<string, string>} now the page's state */
   async show(now) {
+    if (Math.min(this.table.rows, this.table.dim) < 2) {
+      const size = `${count(this.table.rows)} × ${count(this.table.dim)}`;
+      fill(this.node, el("p", { class: "note" }, `A map needs two rows and two dimensions; this table is ${size}.`));
+      return;
+    }
     this.request?.abort();
     const request = (this.request = new AbortController());
     this.#reflect(now);

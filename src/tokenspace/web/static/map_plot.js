@@ -7,6 +7,7 @@ import { amountScale, isDark } from "./colors.js";
 import { Overlay } from "./map_overlay.js";
 import { brief } from "./shown.js";
 
+const NARROW = 560; // pixels: in three dimensions longer titles are cut
 const FLY_MS = 350;
 const FLY_POINTS = 60000; // a larger map jumps: it can't be drawn many times a second
 const CONFIG = { displayModeBar: false, scrollZoom: true, responsive: true, doubleClick: "reset" };
@@ -172,8 +173,10 @@ export class Plot {
     const style = getComputedStyle(document.documentElement);
     const ink = style.getPropertyValue("--ink").trim();
     const rule = style.getPropertyValue("--rule").trim();
+    const narrow = !this.flat && this.node.clientWidth < NARROW; // the caption holds the titles whole
     const axis = (n) => ({
-      title: { text: escaped(this.axes[n] ?? ""), standoff: 10 },
+      title: { text: escaped((this.axes[n] ?? "").split(narrow ? " (" : "\n")[0]), standoff: 10 },
+      exponentformat: "e", // a power set high is an inline style, which the page's policy refuses
       gridcolor: rule,
       zerolinecolor: rule,
       linecolor: rule,

@@ -3,7 +3,7 @@
 import { el, fill } from "./dom.js";
 import { count, fixed, plural } from "./numbers.js";
 import { groupName } from "./map_colors.js";
-import { tokenNode } from "./shown.js";
+import { brief, tokenNode } from "./shown.js";
 
 const MOST_LISTED = 300;
 
@@ -109,7 +109,7 @@ function swatch(group, n, coloring, only, onchange) {
   };
   return el(
     "button",
-    { type: "button", "aria-pressed": String(on), onclick },
+    { type: "button", "aria-pressed": String(on), title: brief(group.name, 300), onclick },
     el("span", { class: "swatch", style: { background: group.color } }),
     el("bdi", {}, groupName(group)),
     el("span", { class: "number" }, count(group.ids.length)),

@@ -8,7 +8,7 @@ import { RowsQuery } from "./query_rows.js";
 import { SimilarityQuery } from "./query_similarity.js";
 import { setState } from "./state.js";
 
-const MOST_REMOVED = 64;
+const REMOVED = 2; // directions, where the table has as many to give
 const KINDS = [
   ["neighbors", "Neighbors"],
   ["analogy", "Analogy"],
@@ -21,6 +21,7 @@ export class QueryView {
   /** @param {any} table `/api/table`'s answer */
   constructor(table) {
     this.table = table;
+    this.most = table.limits.remove;
     const asking = { table, ask: (path, params) => this.#ask(path, params) };
     this.queries = {
       neighbors: new NeighborsQuery(asking),
@@ -32,8 +33,8 @@ export class QueryView {
     this.removed = el("input", {
       type: "number",
       min: 1,
-      max: Math.min(MOST_REMOVED, table.dim - 1),
-      value: 2,
+      max: this.most,
+      value: Math.min(REMOVED, this.most),
       onchange: () => this.#switched(),
     });
     this.metric = select(
@@ -73,7 +74,8 @@ export class QueryView {
     this.tabs.press(kind);
     if (this.query !== query) {
       this.query = query;
-      const fields = query.switches.map((name) => this.fields[name]);
+      const switches = query.switches.filter((name) => name !== "remove" || this.most > 0);
+      const fields = switches.map((name) => this.fields[name]);
       fill(this.form, query.fields, fields, el("button", { type: "submit", class: "primary" }, "Ask"));
       fill(this.answer);
       this.shown = null;
@@ -81,7 +83,7 @@ export class QueryView {
     this.metric.value = now.metric ?? "cosine";
     this.method.value = now.method ?? "3cosadd";
     this.k.value = now.k ?? (kind === "analogy" ? 5 : 10);
-    this.removed.value = now.remove ?? 2;
+    this.removed.value = now.remove ?? Math.min(REMOVED, this.most);
     const asked = query.read(now);
     const key = JSON.stringify([
       kind,
@@ -139,7 +141,7 @@ export class QueryView {
   #switched() {
     const k = Number(this.k.value);
     const remove = Number(this.removed.value);
-    if (k >= 1 && remove >= 1) setState({ k, remove });
+    if (k >= 1 && (remove >= 1 || this.most === 0)) setState({ k, remove: remove || null });
   }
 
   #submitted(event) {

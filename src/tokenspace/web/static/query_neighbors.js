@@ -54,7 +54,7 @@ export class NeighborsQuery {
       asked.id === undefined ? { q: asked.q, id: first(hits) } : { id: [asked.id, ...first(hits)] },
     );
     this.heat = new HeatMap(rows, now);
-    this.summary = `${plural(hits.length, "neighbor")} of ${brief(query.word ?? query.tokens[0])} by ${metric}, three ways.`;
+    this.summary = `${plural(hits.length, "neighbor")} of ${brief(query.word ?? query.tokens[0])} by ${metric}, ${settings.length === 3 ? "three" : "two"} ways.`;
     return [
       composed(query),
       columnNodes(settings, answers, list, k),

@@ -39,7 +39,7 @@ export class RowsQuery {
     this.ask = ask;
     this.switches = [];
     this.words = el("input", { type: "text", autocomplete: "off", spellcheck: "false", maxlength: 2000 });
-    this.fields = [field("Words, apart by spaces", this.words)];
+    this.fields = [field("Words, apart by spaces or commas", this.words)];
   }
 
   read(now) {
@@ -52,7 +52,7 @@ export class RowsQuery {
 
   async answer({ words }, settings, now) {
     this.words.value = words;
-    const q = words.split(/\s+/).filter(Boolean);
+    const q = apart(words);
     const answer = await this.ask("heatmap", { q });
     this.heat = new HeatMap(answer, now);
     this.summary = `${plural(answer.rows.length, "row")} of ${this.heat.lines[0].values.length} dimensions.`;
@@ -62,6 +62,12 @@ export class RowsQuery {
   drawn() {
     this.heat.drawn();
   }
+}
+
+/** The words of a line; the comma in 3,000, or one by itself, stays. */
+function apart(line) {
+  const words = line.split(/\s+/).flatMap((word) => (/^,+$/.test(word) ? [word] : word.split(/,(?!\d)/)));
+  return words.filter(Boolean);
 }
 
 function legend(largest) {

@@ -4,16 +4,20 @@ import { el, fill } from "./dom.js";
 import { tokenNode } from "./shown.js";
 
 /**
- * The three settings that every answer is given under.
+ * The settings that every answer is given under: three, or two of a table with no direction to spare.
  *
  * @param {number} remove how many directions the third takes out
  * @returns {{name: string, about: string, params: {center: number, remove: number}}[]}
  */
 export function columns(remove) {
   const directions = remove === 1 ? "direction" : `${remove} directions`;
-  return [
+  const both = [
     { name: "raw", about: "the rows as they are", params: { center: 0, remove: 0 } },
     { name: "centered", about: "minus the mean row", params: { center: 1, remove: 0 } },
+  ];
+  if (remove < 1) return both;
+  return [
+    ...both,
     {
       name: `top ${directions} removed`,
       about: "centered, then without what all rows share most",

@@ -2,9 +2,11 @@
 
 import { ask } from "./api.js";
 import { el, field, fill, select } from "./dom.js";
+import { tell } from "./message.js";
 import { plural, unpacked } from "./numbers.js";
 import { Rows } from "./rows.js";
-import { setState, state } from "./state.js";
+import { brief } from "./shown.js";
+import { addressOf, setState, showView, state } from "./state.js";
 import { gradientLines, gradientPicture, gradientSummary } from "./walk_gradient.js";
 import { idsPanel, linesOf, notesOf, tokensPanel } from "./walk_panels.js";
 import { scoresPanel } from "./walk_scores.js";
@@ -53,7 +55,18 @@ export class WalkView {
   /** @param {Object<string, string>} now the page's state */
   async show(now) {
     if (this.table.walk) {
-      fill(this.node, el("p", { class: "note" }, this.table.walk));
+      const link = (view, text) => {
+        const onclick = (event) => {
+          event.preventDefault();
+          showView(view);
+        };
+        return el("a", { href: addressOf(view), onclick }, text);
+      };
+      fill(
+        this.node,
+        el("p", { class: "note" }, this.table.walk),
+        el("p", {}, "Its rows are on the ", link("map", "Map"), " and answer a ", link("query", "Query"), "."),
+      );
       return;
     }
     const asked = { text: now.text ?? this.#firstText(), pair: now.pair ?? "", recipe: now.recipe ?? "" };
@@ -157,6 +170,10 @@ export class WalkView {
       0,
       this.steps.findIndex((step) => step.key === now.step),
     );
+    if (now.step !== undefined && now.step !== this.steps[at].key) {
+      tell(`The step “${brief(now.step, 40)}” is not one of this walk; showing ${this.steps[at].name}.`);
+      setState({ step: null }, { replace: true, quiet: true });
+    }
     this.at = at;
     this.back.disabled = at === 0;
     this.next.disabled = at === this.steps.length - 1;

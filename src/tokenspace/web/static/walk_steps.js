@@ -43,8 +43,17 @@ export function stepsOf(walk, table) {
   ];
   for (const key of Object.keys(walk.steps))
     steps.push({ key, shape: shapeOf(walk.steps[key]), ...told(key, walk, table) });
-  steps.push(predict(walk, table), gradient(table));
+  if (noHead(walk) === null) steps.push(predict(walk, table), gradient(table));
   return steps;
+}
+
+/** Why nothing can score these vectors, in a sentence; null where a head can. */
+export function noHead(walk) {
+  const given = width(walk, "output");
+  if (walk.head && walk.head.width === given) return null;
+  const takes = walk.head ? `takes width ${count(walk.head.width)}` : "does not fit";
+  const between = walk.steps.projected ? "a projection stands between" : "the model's body stands between";
+  return `Scores and gradient are left out: the head ${takes}, these vectors have ${count(given)}; ${between}.`;
 }
 
 /** The part of `name` that the table lacks and that was drawn at random, said; null if it has it. */
@@ -88,9 +97,7 @@ function told(key, walk, table) {
     scaled: {
       name: "× scale",
       formula: `x ← x × ${scaleText(walk)}`,
-      meaning: [
-        "Every number times one constant, so that positions, which are about 1 in size, don't drown the tokens.",
-      ],
+      meaning: [scaleMeaning(walk)],
     },
     position: {
       name: "+ position",
@@ -120,7 +127,7 @@ function told(key, walk, table) {
     output: {
       name: "input",
       formula: "= the transformer's input",
-      meaning: ["What the transformer's first layer receives."],
+      meaning: ["What the transformer's first layer receives.", noHead(walk)].filter(Boolean),
     },
   };
   return (
@@ -139,10 +146,10 @@ function predict(walk, table) {
   return {
     key: "predict",
     name: "scores",
-    formula: `logits = hidden · ${matrix}`,
+    formula: logitsFormula(walk.head, matrix),
     shape: `(${walk.tokens.length}, ${table.rows})`,
     meaning: [
-      `Back from vectors to tokens: each position is multiplied with ${rows}. Softmax makes shares of the ${plural(table.rows, "score")}.`,
+      `Back from vectors to tokens: each position is multiplied with ${rows}.${headText(walk.head)} Softmax makes shares of the ${plural(table.rows, "score")}.`,
       NOTHING_BETWEEN,
     ],
   };
@@ -161,10 +168,57 @@ function gradient(table) {
   };
 }
 
-function scaleText(walk) {
+/** `hidden · E.T` with all that the head does around it. */
+function logitsFormula({ hidden_scale: before, bias, logit_scale: after, soft_cap: cap }, matrix) {
+  let scores = `${before === null ? "hidden" : `(${short(before)} hidden)`} · ${matrix}`;
+  if (bias) scores += " + b";
+  if (after !== null) scores = `${short(after)} × ${bias ? `(${scores})` : scores}`;
+  return `logits = ${cap === null ? scores : `${short(cap)} tanh((${scores}) / ${short(cap)})`}`;
+}
+
+function headText({ hidden_scale: before, bias, logit_scale: after, soft_cap: cap, width: D }) {
+  const root = before !== null && Math.abs(before * Math.sqrt(D) - 1) < 1e-6;
+  return [
+    before !== null && ` The hidden state is first multiplied with ${short(before)}${root ? " = 1 / √D" : ""}.`,
+    bias && " The head's bias b adds a number for each token.",
+    after !== null && ` The scores are multiplied with ${short(after)}.`,
+    cap !== null && ` tanh bends them into ±${short(cap)}.`,
+  ]
+    .filter(Boolean)
+    .join("");
+}
+
+function short(x) {
+  return String(Number(x.toPrecision(5)));
+}
+
+/** Whether the scale is the width's root: "exact", "rounded" (to bfloat16's 8 binary digits), or null. */
+function rootOf(walk) {
   const root = Math.sqrt(walk.d_model);
-  const text = Math.abs(walk.scale - root) < 1e-3 * root ? `√${walk.d_model} = ` : "";
-  return text + fixed(walk.scale, 4);
+  const off = Math.abs(walk.scale - root) / root;
+  if (off < 1e-6) return "exact";
+  return toBfloat16(root) === walk.scale ? "rounded" : null;
+}
+
+function toBfloat16(x) {
+  const bits = new Uint32Array(new Float32Array([x]).buffer);
+  bits[0] = (bits[0] + 0x7fff + ((bits[0] >>> 16) & 1)) & 0xffff0000;
+  return new Float32Array(bits.buffer)[0];
+}
+
+function scaleText(walk) {
+  const root = rootOf(walk);
+  if (root === "exact") return `√${walk.d_model} = ${fixed(walk.scale, 4)}`;
+  return root === "rounded" ? `√${walk.d_model} ≈ ${short(walk.scale)}` : fixed(walk.scale, 4);
+}
+
+function scaleMeaning(walk) {
+  const root = rootOf(walk);
+  const which = root === "rounded" ? ", √D rounded to bfloat16" : root === "exact" ? ", √D" : "";
+  const why = walk.steps.position
+    ? ", so that positions, which are about 1 in size, don't drown the tokens"
+    : "";
+  return `Every number times one constant${which}${why}.`;
 }
 
 function positionText(walk) {
