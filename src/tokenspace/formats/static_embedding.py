@@ -29,13 +29,12 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from tokenspace import rounding
 from tokenspace.atomic import replacing_folder
 from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
+from tokenspace.formats.static_rows import TABLES, WEIGHTS, rows_of, tensors_of
 from tokenspace.formats.tokens import READ_FROM, Errors, Verify, check_writable, is_utf8, short
 from tokenspace.formats.word_tokenizer import split_words, tokens_of, word_tokenizer
-from tokenspace.models.pickled import open_pickle
-from tokenspace.models.safetensors import DTYPES, TensorInfo, open_file, read
+from tokenspace.models.safetensors import open_file
 from tokenspace.shapes import Array
 from tokenspace.source import Source
 from tokenspace.table import Table, check_finite
@@ -45,9 +44,7 @@ from tokenspace.vocab import Encoding, Vocab, placeholder
 NAME = "static-embedding"
 KEY = "tokenspace"
 FORMAT = 1
-MODULES, CONFIG, WEIGHTS, TOKENIZER = "modules.json", "config.json", "model.safetensors", "tokenizer.json"
-_PICKLE = "pytorch_model.bin"
-_TABLES = ("embeddings", "embedding.weight")
+MODULES, CONFIG, TOKENIZER = "modules.json", "config.json", "tokenizer.json"
 _KEPT = (np.dtype(np.float32), np.dtype(np.float16))
 _ROWS_AT_ONCE = 16_384
 
@@ -63,7 +60,7 @@ def is_static(folder: str | os.PathLike[str]) -> bool:
             return kind == "model2vec"
         if not (place / TOKENIZER).is_file():
             return False
-        return any(name in open_file(place / WEIGHTS).tensors for name in _TABLES)
+        return any(name in open_file(place / WEIGHTS).tensors for name in TABLES)
     except (TableFormatError, OSError, ValueError):
         return False
 
@@ -100,9 +97,9 @@ def load(
     modules = _modules(place) if (place / MODULES).is_file() else []
     inner = _inside(place, modules[0].path) if modules else place
     about = _about(place, config)
-    tensors = _tensors(inner)
+    tensors = tensors_of(inner)
     tokenizer = _tokenizer(inner / TOKENIZER)
-    weight, notes = _rows(inner, tensors, len(tokenizer.vocab), limit)
+    weight, notes = rows_of(inner, tensors, len(tokenizer.vocab), limit)
     read_from = {"file": place.name, "format": NAME, "dtype": notes.pop("dtype"), **notes}
     later = [module.kind for module in modules[1:]]
     if config.get("normalize") or "Normalize" in later:
@@ -200,17 +197,6 @@ def _about(place: Path, config: dict[str, Any]) -> dict[str, Any] | None:
     return about
 
 
-def _tensors(inner: Path) -> dict[str, TensorInfo]:
-    if not (inner / WEIGHTS).is_file() and (inner / _PICKLE).is_file():
-        try:
-            return open_pickle(inner / _PICKLE)
-        except CheckpointError as error:
-            raise TableFormatError(str(error)) from None
-    if not (inner / WEIGHTS).is_file():
-        raise TableFormatError(f"{inner} has no {WEIGHTS}; is the download complete?")
-    return open_file(inner / WEIGHTS).tensors
-
-
 def _tokenizer(path: Path) -> Tokenizer:
     try:
         description = path.read_bytes()
@@ -220,83 +206,6 @@ def _tokenizer(path: Path) -> Tokenizer:
     if not len(tokenizer.vocab):
         raise TableFormatError(f"{path} names no token")
     return tokenizer
-
-
-def _rows(
-    inner: Path, tensors: dict[str, TensorInfo], tokens: int, limit: int | None
-) -> tuple[Array, dict[str, Any]]:
-    """A row for each id, and what had to be done for that."""
-    name = next((name for name in _TABLES if name in tensors), None)
-    if name is None:
-        raise TableFormatError(f"{inner}: {WEIGHTS} has neither {_TABLES[0]!r} nor {_TABLES[1]!r}")
-    stored = _numbers(inner, tensors[name], "fi", 2)
-    factors = _numbers(inner, tensors["weights"], "f", 1) if "weights" in tensors else None
-    mapping = _numbers(inner, tensors["mapping"], "iu", 1) if "mapping" in tensors else None
-    notes: dict[str, Any] = {"dtype": stored.dtype.name}
-    rows = len(stored) if mapping is None else len(mapping)
-    if factors is not None and len(factors) < tokens:
-        raise TableFormatError(f"{inner}: 'weights' has {len(factors):,} entries for {tokens:,} tokens")
-    rows = rows if factors is None else min(rows, len(factors))
-    if rows < tokens:
-        raise TableFormatError(
-            f"{inner}: the tokenizer has {tokens:,} tokens, the table {rows:,} rows; each token needs its own"
-        )
-    rows = rows if limit is None else min(rows, limit)
-    if mapping is not None:
-        mapping = _checked_mapping(inner, mapping[:rows], len(stored))
-        if np.array_equal(mapping, np.arange(rows)):
-            mapping = None
-        else:
-            notes["mapping"] = f"{rows:,} tokens share {len(stored):,} rows"
-    if factors is not None:
-        notes["weights"] = "multiplied in"
-    try:
-        weight, changed = _computed(inner, stored, mapping, factors, rows)
-    except MemoryError:
-        raise TableFormatError(
-            f"{inner}: memory can't hold {rows:,} tokens of {stored.shape[1]:,} numbers; limit= reads fewer"
-        ) from None
-    return weight, notes if changed is None else notes | rounding.read_from(changed)
-
-
-def _numbers(inner: Path, tensor: TensorInfo, kinds: str, axes: int) -> Array:
-    dtype = DTYPES.get(tensor.dtype)
-    is_table = axes == 2 and tensor.dtype in ("F32", "F16", "BF16", "F64", "I8")
-    if len(tensor.shape) != axes or not (
-        is_table or (axes == 1 and dtype is not None and dtype.kind in kinds)
-    ):
-        raise TableFormatError(
-            f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype} {tensor.shape}; here it must have "
-            f"{axes} ax{'i' if axes == 1 else 'e'}s of {'numbers' if kinds != 'iu' else 'integers'}"
-        )
-    return read(tensor)
-
-
-def _checked_mapping(inner: Path, mapping: Array, rows: int) -> Array:
-    outside = np.flatnonzero((mapping < 0) | (mapping >= rows))
-    if outside.size:
-        first = int(outside[0])
-        raise TableFormatError(
-            f"{inner}: 'mapping' sends token {first:,} to row {int(mapping[first]):,} of a table of {rows:,}"
-        )
-    return mapping.astype(np.int64)
-
-
-def _computed(
-    inner: Path, stored: Array, mapping: Array | None, factors: Array | None, rows: int
-) -> tuple[Array, Array | None]:
-    """The rows; and which are other than they were, if they were float64."""
-    held = stored.dtype.name in ("float32", "float16", "bfloat16")
-    if mapping is None and factors is None and held:
-        return stored[:rows], None
-    weight, changed = np.empty((rows, stored.shape[1]), np.float32), np.zeros(rows, bool)
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        ids = slice(start, min(start + _ROWS_AT_ONCE, rows))
-        block = np.asarray(stored[ids] if mapping is None else stored[mapping[ids]], np.float64)
-        if factors is not None:
-            block = block * np.asarray(factors[ids], np.float64)[:, np.newaxis]
-        weight[ids], changed[ids] = rounding.rounded(block, inner / WEIGHTS, start)
-    return weight, changed if stored.dtype.name == "float64" else None
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────
