@@ -255,7 +255,9 @@ def test_small_numbers_and_no_direction(visit, odd_site):
     assert page.locator("#map").inner_text() == (
         "A map needs two rows and two dimensions; this table is 5 × 1."
     )
-    page = visit(odd_site(np.arange(10).reshape(5, 2)), view="map")
+    page = visit(odd_site(np.arange(10).reshape(5, 2)), view="map", dims=3)
+    page.wait_for_function(READY)
+    assert page.locator("#message").inner_text() == "dims “3” is not known here; showing two dimensions."
     assert page.get_by_label("Dimensions").locator("option").all_inner_texts() == ["2"]
 
 

@@ -39,7 +39,7 @@ function rules(view, table) {
     };
   return {
     method: [one(Object.keys(METHODS)), "PCA"],
-    dims: [one(["2", "3"]), "two dimensions"],
+    dims: [one(Math.min(table.rows, table.dim) > 2 ? ["2", "3"] : ["2"]), "two dimensions"],
     color: [one(COLORINGS.map(([name]) => name)), "the kind of token"],
     id: [below(table.rows), "no token chosen"],
   };
