@@ -245,9 +245,14 @@ def test_a_table_without_a_walk_opens_on_its_map(visit, small_site):
     assert page.title().startswith("Query – ")
 
 
-def test_small_numbers_and_no_direction(visit, odd_site):
-    tiny = odd_site(np.random.default_rng(0).normal(size=(30, 4)) * 1e-30)
-    open_map(visit, tiny)  # its ticks are powers of ten: `visit` sees that no inline style is refused
+def test_ticks_of_tiny_numbers_need_no_inline_style(visit, odd_site):
+    rows = np.random.default_rng(0).normal(size=(30, 4)) * 1e-30
+    page = open_map(visit, odd_site(rows))  # `visit` sees whether the policy refuses a style
+    ticks = page.locator(".map-plot .xtick").all_text_contents()
+    assert any("e" in tick for tick in ticks)
+
+
+def test_what_is_too_small_for_a_map_is_said(visit, odd_site):
     page = visit(odd_site(np.zeros((6, 4))), view="map", color="cluster")
     page.wait_for_selector("#map .progress-line.error")
     assert "every row of this table is zero" in page.locator("#map .progress-line").inner_text()
