@@ -287,7 +287,7 @@ def test_damage_in_the_first_rows_or_in_the_whole_is_named_under_a_limit(tmp_pat
 def test_files_that_are_no_table(tmp_path):
     parts, _ = good_parts()
     save_file(parts, tmp_path / "model.safetensors")
-    with pytest.raises(TableFormatError, match="holds no tokenspace table"):
+    with pytest.raises(TableFormatError, match="names no tokens for its 2 rows"):
         ts.load(tmp_path / "model.safetensors")
     (tmp_path / "text").write_text("king and queen\n" * 10)
     with pytest.raises(TableFormatError):

@@ -110,6 +110,7 @@ def test_opening_a_large_file_reads_no_tensor(tmp_path):
 
 def test_nothing_stays_open_once_the_array_is_gone(tmp_path):
     save_file({"x": np.ones((4, 4), np.float32)}, tmp_path / "x.safetensors")
+    gc.collect()  # what other tests left
     before = len(os.listdir("/proc/self/fd"))
     file = open_file(tmp_path / "x.safetensors")
     arrays = [file.read("x") for _ in range(20)]

@@ -53,7 +53,7 @@ export function byCluster({ label, clusters, k, seed }) {
   return {
     groups,
     amount: null,
-    about: `${k} k-means clusters in the original space (seed ${seed}), named by the tokens nearest each center.${round}`,
+    about: `${k} clusters in the original space (seed ${seed}), named by the tokens nearest each center.${round}`,
   };
 }
 
