@@ -20,7 +20,7 @@ from tokenspace.formats import native, npz, numpy, static_embedding, word2vec
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
-V, D = 3_000, 256
+SHAPE = {"static": (300, 8_192)}  # few tokens: its tokenizer takes longer to make than its rows to write
 FORMATS = {
     "native": (native.save, native.load, "t.safetensors"),
     "word2vec": (word2vec.save_binary, word2vec.load, "t.bin"),
@@ -34,15 +34,16 @@ class Saver:
     def __init__(self, name: str, folder: Path) -> None:
         self._save, self._load, self._file = FORMATS[name]
         self.folder, self._same_tokens = folder, name == "numpy"
+        self._shape = SHAPE.get(name, (3_000, 256))
 
     def place(self, n: int) -> Path:
         return self.folder / self._file.format(n)
 
     def tokens(self, n: int) -> list[str]:
-        return [f"{0 if self._same_tokens else n}.{i}" for i in range(V)]
+        return [f"{0 if self._same_tokens else n}.{i}" for i in range(self._shape[0])]
 
     def table(self, n: int) -> Table:
-        return Table(np.full((V, D), n, np.float32), Vocab(self.tokens(n)))
+        return Table(np.full(self._shape, n, np.float32), Vocab(self.tokens(n)))
 
     def save(self, n: int, table: Table) -> None:
         self._save(table, self.place(n))
@@ -54,7 +55,7 @@ class Saver:
         except TokenspaceError:
             return None
         n = int(table.weight[0, 0])
-        assert table.weight.shape == (V, D)
+        assert table.weight.shape == self._shape
         assert (np.asarray(table.weight) == n).all()
         assert list(table.vocab) == self.tokens(n)
         return n

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = Path(__file__).parent / "killed_saver.py"
 
 
-def kills(name: str, folder: Path, count: int, share: float = 0.25) -> list[dict]:
+def kills(name: str, folder: Path, count: int) -> list[dict]:
     """What was there after each kill; nothing is left of any after one more save."""
     command = [sys.executable, PROGRAM, name, folder, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -19,7 +19,7 @@ def kills(name: str, folder: Path, count: int, share: float = 0.25) -> list[dict
     assert end == {"partials": 0, "last": True}
     assert len(found) == count
     assert sum(kill["in_save"] for kill in found) >= 0.6 * count
-    assert sum(kill["partials"] > 0 for kill in found) >= share * count  # it was being written
+    assert sum(kill["partials"] > 0 for kill in found) >= 0.25 * count  # it was being written
     assert max(kill["partials"] for kill in found) <= 2  # numpy's format is two files
     return found
 
@@ -34,5 +34,4 @@ def test_killed_100_times_a_native_file_is_the_old_or_the_new(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["word2vec", "npz", "numpy", "static"])
 def test_killed_20_times_another_format_s_is_the_old_or_the_new(tmp_path, name):
-    share = 0.05 if name == "static" else 0.25  # most of its time goes into the tokenizer
-    assert all(kill["old"] or kill["new"] for kill in kills(name, tmp_path, 20, share))
+    assert all(kill["old"] or kill["new"] for kill in kills(name, tmp_path, 20))
