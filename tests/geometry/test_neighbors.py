@@ -122,7 +122,7 @@ def test_a_table_with_nan_is_refused(rng, bad):
     table = random_table(rng)
     table.weight[123, 4] = table.weight[300, 0] = bad
     with pytest.raises(
-        TableFormatError, match=r"row 123 of the table, token 'w123', holds NaN .*2 such rows"
+        TableFormatError, match=r"row 123 of the table, token 'w123', holds NaN .*and 1 more of"
     ):
         neighbors(table, "w0")
 

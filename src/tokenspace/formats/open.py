@@ -146,11 +146,7 @@ def located(source: str | os.PathLike[str]) -> Path:
 
 
 def _read(place: Path, limit: int | None, errors: Errors, model: dict[str, Any]) -> Table:
-    if not os.path.exists(place) and not archive_of(place):
-        raise TableFormatError(
-            f"there is no table {str(place)!r}: neither a file or folder nor a built-in one "
-            f"({', '.join(BUILT_IN)})"
-        )
+    _check_there(place)
     source: Path | Source
     if os.path.isdir(place):
         source, name = place, sniff(place)
@@ -164,6 +160,19 @@ def _read(place: Path, limit: int | None, errors: Errors, model: dict[str, Any])
     if wrong := [key for key in given if key not in taken]:
         raise ShapeError(f"{' and '.join(wrong)} is for a file of a model's tensors; {place} is {name}")
     return FORMATS[name].load(source, errors=errors, limit=limit, **given)
+
+
+def _check_there(place: Path) -> None:
+    try:
+        place.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file can have the name: ValueError
+        if archive_of(place) is None:
+            raise TableFormatError(
+                f"there is no table {str(place)!r}: neither a file or folder nor a built-in one "
+                f"({', '.join(BUILT_IN)})"
+            ) from None
+    except OSError as error:
+        raise TableFormatError(f"can't read {place}: {error.strerror}") from None
 
 
 def save(table: Table, path: str | os.PathLike[str], format: str | None = None) -> None:

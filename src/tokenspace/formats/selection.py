@@ -48,7 +48,7 @@ def selected(table: Table, rows: slice | ArrayLike) -> Table:
     >>> from tokenspace.vocab import Vocab
     >>> table = Table(np.array([[1, 2], [3, 4], [5, 6]], np.float32), Vocab(["a", "b", "c"]))
     >>> list(selected(table, [2, 0]).vocab), selected(table, slice(1, None)).weight.tolist()
-    (['c', 'b'], [[3.0, 4.0], [5.0, 6.0]])
+    (['c', 'a'], [[3.0, 4.0], [5.0, 6.0]])
     """
     ids = _ids(rows, len(table))
     if not ids.size:
