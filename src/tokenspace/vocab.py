@@ -190,9 +190,10 @@ class Vocab:
         if not _is_writable(token):
             return []
         code = np.frombuffer(token.encode("utf-8", "surrogateescape"), np.uint8)
-        same_length = np.flatnonzero(np.diff(self.offsets) == code.size)
-        found = self.data[self.offsets[same_length, np.newaxis] + np.arange(code.size)] == code
-        return same_length[found.all(axis=1)].tolist()
+        found = np.flatnonzero(np.diff(self.offsets) == code.size)
+        for k, byte in enumerate(code):
+            found = found[self.data[self.offsets[found] + k] == byte]
+        return found.tolist()
 
     def find(self, word: str) -> Found:
         """The id that a person means by ``word``: the form that begins a word where there is one, else the
