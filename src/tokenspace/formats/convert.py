@@ -81,10 +81,10 @@ def convert(
     files = files_of(output_path(path), name)
     place = located(source)
     table = load(place, **reading)
-    _check_apart(source, place, files)
+    read_as = sniff(place)
+    _check_apart(source, place, read_as, files)
     left_out = list(unwritable(table.vocab, FORMATS[name].refusal)) if allow_loss else []
     kept = _without(table, left_out) if left_out else table
-    read_as = sniff(place)
     read_from = _read_now(table, read_as)
     lost = ["rows"] if left_out else []
     lost += _lost(_whole(place, read_as, table, reading), kept, name)
@@ -159,14 +159,14 @@ def _without(table: Table, ids: list[int]) -> Table:
     return selected(table, keep)
 
 
-def _check_apart(source: str | os.PathLike[str], place: Path, files: list[Path]) -> None:
+def _check_apart(source: str | os.PathLike[str], place: Path, read_as: str, files: list[Path]) -> None:
     """``OutputError`` if one of ``files`` is what the table at ``source`` is read from."""
     if place.is_dir():
         own = [file for file in place.rglob("*") if file.is_file()]
     else:
         file = table_source(place).file
         beside = [*files_of(file, "numpy")[1:], *(file.with_name(name) for name in TOKENIZER_FILES)]
-        own = [file, *(beside if sniff(place) in ("numpy", "tensors") else [])]
+        own = [file, *(beside if read_as in ("numpy", "tensors") else [])]
     for file in files:
         same = next((each for each in own if file.exists() and each.exists() and file.samefile(each)), None)
         if same is not None:

@@ -44,6 +44,7 @@ from tokenspace.formats.tokens import (
     counted,
     encoded,
     is_utf8,
+    json_text,
     repeated,
 )
 from tokenspace.shapes import Array, Float, Int
@@ -305,7 +306,7 @@ def _entries(table: Table) -> list[bytes]:
         ARCHITECTURE: "tokenspace",
         MODEL: _MODELS.get(vocab.encoding, "none"),
         ENCODING: vocab.encoding,
-        PROVENANCE: _json(table.provenance),
+        PROVENANCE: json_text(table.provenance),
     }
     if table.tokenizer is not None:
         texts[TOKENIZER] = table.tokenizer.to_json()
@@ -314,18 +315,6 @@ def _entries(table: Table) -> list[bytes]:
         layout.entry(TOKENS, layout.ARRAY, layout.array_of(layout.STRING, len(vocab), tokens)),
         layout.entry(TOKEN_TYPES, layout.ARRAY, layout.array_of(layout.INT32, len(vocab), kinds.tobytes())),
     ]
-
-
-def _json(provenance: dict[str, Any]) -> str:
-    try:
-        text = json.dumps(provenance, ensure_ascii=False, allow_nan=False)
-        text.encode("utf-8")
-    except (TypeError, ValueError) as error:
-        raise TableFormatError(
-            f"the provenance can't be written as JSON ({error}); "
-            "keep to texts, finite numbers, lists and dicts"
-        ) from None
-    return text
 
 
 def _write(file: BinaryIO, table: Table, matrix: Array, name: str) -> None:

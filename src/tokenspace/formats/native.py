@@ -28,7 +28,7 @@ import numpy as np
 
 from tokenspace.atomic import replacing
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
-from tokenspace.formats.tokens import Errors, Verify
+from tokenspace.formats.tokens import Errors, Verify, json_text
 from tokenspace.models.safetensors import SafetensorsFile, open_file
 from tokenspace.shapes import Array
 from tokenspace.source import Source
@@ -73,7 +73,7 @@ def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = Non
         _check_subwords(table.subwords)
         tensors["subwords"] = np.ascontiguousarray(table.subwords.rows)
         about["subwords"] = {"minn": table.subwords.minn, "maxn": table.subwords.maxn}
-    metadata = {KEY: _as_json(about)}  # one key: safetensors does not keep the order of several
+    metadata = {KEY: json_text(about)}  # one key: safetensors does not keep the order of several
     with replacing(path) as fresh:
         save_file(tensors, str(fresh), metadata)
         if verify:
@@ -88,18 +88,6 @@ def _check_subwords(subwords: Subwords) -> None:
                 f"row {start + int(np.argmin(finite)):,} of the subwords holds NaN or infinity; the model "
                 "that they come from is damaged, or its training diverged: get or make it again"
             )
-
-
-def _as_json(about: dict[str, Any]) -> str:
-    try:
-        text = json.dumps(about, ensure_ascii=False, allow_nan=False)
-        text.encode("utf-8")
-    except (TypeError, ValueError) as error:
-        raise TableFormatError(
-            f"the provenance can't be written as JSON ({error}); "
-            "keep to texts, finite numbers, lists and dicts"
-        ) from None
-    return text
 
 
 def is_native(file: SafetensorsFile) -> bool:

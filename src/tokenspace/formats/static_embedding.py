@@ -32,7 +32,7 @@ import numpy as np
 from tokenspace.atomic import replacing_folder
 from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.formats.static_rows import TABLES, WEIGHTS, rows_of, tensors_of
-from tokenspace.formats.tokens import READ_FROM, Errors, Verify, check_writable, is_utf8, short
+from tokenspace.formats.tokens import READ_FROM, Errors, Verify, check_writable, is_utf8, json_text, short
 from tokenspace.formats.word_tokenizer import split_words, tokens_of, word_tokenizer
 from tokenspace.models.safetensors import open_file
 from tokenspace.shapes import Array
@@ -313,15 +313,7 @@ def _config_text(table: Table, kept: np.dtype, normalize: bool, lost: int) -> st
         "normalize": normalize,
         KEY: about,
     }
-    try:
-        text = json.dumps(config, ensure_ascii=False, allow_nan=False, indent=1)
-        text.encode("utf-8")
-    except (TypeError, ValueError) as error:
-        raise TableFormatError(
-            f"the provenance can't be written as JSON ({error}); "
-            "keep to texts, finite numbers, lists and dicts"
-        ) from None
-    return text
+    return json_text(config, indent=1)
 
 
 def _modules_text(normalize: bool) -> str:

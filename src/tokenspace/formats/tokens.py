@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -177,6 +178,19 @@ def _hashes(data: Int[Array, " bytes"], offsets: Int[Array, " K_plus_1"]) -> Int
         np.multiply.accumulate(powers, out=powers)
         hashes[held] = np.add.reduceat((data + np.uint64(1)) * powers[within], starts)
     return hashes
+
+
+def json_text(about: dict[str, Any], indent: int | None = None) -> str:
+    """``about``, which holds a table's provenance, as JSON; ``TableFormatError`` if JSON can't hold it."""
+    try:
+        text = json.dumps(about, ensure_ascii=False, allow_nan=False, indent=indent)
+        text.encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise TableFormatError(
+            f"the provenance can't be written as JSON ({error}); "
+            "keep to texts, finite numbers, lists and dicts"
+        ) from None
+    return text
 
 
 def unwritable(vocab: Vocab, refusal: Refusal) -> dict[int, str]:
