@@ -251,3 +251,15 @@ def test_an_archive_within_an_archive_is_named(tmp_path):
     (tmp_path / "y.gz").write_bytes(gzip.compress((tmp_path / "x.npz").read_bytes()))
     with pytest.raises(TableFormatError, match=r"y\.gz is an archive within an archive; unpack"):
         ts.load(tmp_path / "y.gz")
+
+
+TELLING = [name for name in formats.WRITABLE if "provenance" in formats.FORMATS[name].keeps]
+
+
+@pytest.mark.parametrize("name", TELLING)
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, "\ud800"])
+def test_provenance_that_json_can_not_hold_is_refused(name, value, tmp_path):
+    table = ts.Table(TABLE.weight, TABLE.vocab, provenance={"made_by": value})
+    with pytest.raises(TableFormatError, match="the provenance can't be written as JSON"):
+        ts.save(table, tmp_path / "x", name)
+    assert not (tmp_path / "x").exists()
