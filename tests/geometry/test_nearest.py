@@ -61,7 +61,7 @@ def test_where_there_are_no_more_rows(rng):
 
 def test_a_real_table(minilm):
     ids = np.arange(0, len(minilm), 500)
-    view = View(minilm, held=True)
+    view = View(minilm)
     found = nearest(view, ids)
     for i, row, scores in zip(ids.tolist(), found.ids, found.scores, strict=True):
         hits = neighbors(view, i)

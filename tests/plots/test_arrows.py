@@ -59,7 +59,7 @@ def test_the_arrows_point_right_and_up(rng):
 def test_switches_and_views(rng):
     table = random_table(rng)
     switched = Arrows.of(table, "w1", "w2", "w3", "3cosmul", remove=2)
-    of_view = Arrows.of(View(table, remove=2, held=True), "w1", "w2", "w3", "3cosmul")
+    of_view = Arrows.of(View(table, remove=2), "w1", "w2", "w3", "3cosmul")
     np.testing.assert_array_equal(switched.points, of_view.points)
     assert switched.hits == of_view.hits == tuple(analogy(table, "w1", "w2", "w3", 5, "3cosmul", remove=2))
     assert len(Arrows.of(table, "w1", "w2", "w3", k=2).hits) == 2

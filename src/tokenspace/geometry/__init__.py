@@ -8,9 +8,10 @@ from tokenspace.geometry.cosine import cosine, unit_rows
 from tokenspace.geometry.evaluation import table_sha256
 from tokenspace.geometry.kept import Kept, kept
 from tokenspace.geometry.nearest import Nearest, nearest
-from tokenspace.geometry.neighbors import Hit, neighbors
+from tokenspace.geometry.neighbors import neighbors
 from tokenspace.geometry.projection import Projection, pca, project, tsne, umap
 from tokenspace.geometry.relations import RelationsScore, relations
+from tokenspace.geometry.scores import Hit
 from tokenspace.geometry.similarity import Similarity, similarity
 from tokenspace.geometry.transform import Transform, View
 from tokenspace.geometry.word_pairs import PairsScore, word_pairs

@@ -9,13 +9,14 @@ import numpy as np
 from tokenspace.errors import ShapeError, VocabError
 from tokenspace.geometry.compose import Resolved
 from tokenspace.geometry.cosine import unit_rows
-from tokenspace.geometry.neighbors import Hit, best
 from tokenspace.geometry.rows import dots
+from tokenspace.geometry.scores import Bounds, Hit, best, bounds, cosines, exact_scores
 from tokenspace.geometry.transform import View, seen
-from tokenspace.shapes import Array, Float
+from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
 
 EPSILON = np.float32(0.001)  # Levy & Goldberg 2014, §6
+ROUNDING = np.float32(1e-6)  # of a product and a quotient
 
 _SHOWN = 8  # pieces, of a word that has many
 Method = Literal["3cosadd", "3cosmul"]
@@ -52,20 +53,30 @@ def analogy(
     view = seen(table, center, remove)
     words = [one_token(view, word) for word in (a, b, c)]
     unit_a, unit_b, unit_c = (unit_rows(vector) for _, vector in words)
-    target = unit_rows(unit_b - unit_a + unit_c)
-    scores = np.empty(len(view.table), np.float32)
-    for start, unit in view.unit_blocks():
-        if method == "3cosadd":
-            block = np.clip(dots(unit, target), -1, 1)
-        else:
-            near_b, near_c, near_a = (_shifted(unit, vector) for vector in (unit_b, unit_c, unit_a))
-            block = near_b * near_c / (near_a + EPSILON)
-        scores[start : start + len(unit)] = block
-    return best(view.table, scores, k, [i for word, _ in words for i in word.ids])
+    excluded = [i for word, _ in words for i in word.ids]
+    if method == "3cosadd":
+        target = unit_rows(unit_b - unit_a + unit_c)
+        within = bounds(view, target, "cosine")
+        return best(view, within, lambda ids: exact_scores(view, ids, target, "cosine"), k, excluded)
+    targets = np.stack([unit_a, unit_b, unit_c])
+    least, most = cosines(view, targets)
+    within = Bounds(
+        _product(most[0], least[1], least[2]) * (1 - ROUNDING),
+        _product(least[0], most[1], most[2]) * (1 + ROUNDING),
+    )
+
+    def score(ids: Int[Array, " N"]) -> Float[Array, " N"]:
+        units = view.units(ids)
+        return _product(*(np.clip(dots(units, unit), -1, 1) for unit in targets))
+
+    return best(view, within, score, k, excluded)
 
 
-def _shifted(unit: Float[Array, "N D"], vector: Float[Array, " D"]) -> Float[Array, " N"]:
-    return (1 + np.clip(dots(unit, vector), -1, 1)) / 2
+def _product(
+    near_a: Float[Array, " N"], near_b: Float[Array, " N"], near_c: Float[Array, " N"]
+) -> Float[Array, " N"]:
+    """3CosMul of cosines, each shifted to 0 … 1."""
+    return (1 + near_b) / 2 * ((1 + near_c) / 2) / ((1 + near_a) / 2 + EPSILON)
 
 
 def one_token(view: View, word: str | int) -> tuple[Resolved, Float[Array, " D"]]:

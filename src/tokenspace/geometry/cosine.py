@@ -9,6 +9,14 @@ import numpy as np
 from tokenspace.errors import ShapeError
 from tokenspace.shapes import Array, ArrayLike, Float
 
+SMALL = 1e-15  # from this length down, squares may underflow in float32
+
+
+def norms(rows: Float[Array, "N D"]) -> Float[Array, " N"]:
+    """Each row's Euclidean length, in the rows' type: 0 or infinite where squares leave it."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return np.sqrt(np.einsum("nd,nd->n", rows, rows))
+
 
 def unit_rows(rows: ArrayLike) -> Float[Array, "*axes D"]:
     """Scale each row (the last axis) to Euclidean length 1; an all-zero row stays zero.
@@ -25,14 +33,14 @@ def unit_rows(rows: ArrayLike) -> Float[Array, "*axes D"]:
     given = np.asarray(rows)
     result = np.array(given, dtype=np.result_type(given.dtype, np.float32), ndmin=1)
     unit = result.reshape(math.prod(result.shape[:-1]), result.shape[-1])
-    norms = _norms(unit)
-    odd = ~((norms > 1e-15) & (norms < 1e15))  # zero, lost to underflow, overflowed, or not a number
+    lengths = norms(unit)
+    odd = ~((lengths > SMALL) & (lengths < 1e15))  # zero, lost to underflow, overflowed, or not a number
     if odd.any():
         largest = np.abs(unit[odd]).max(axis=-1, keepdims=True, initial=0)
         unit[odd] /= np.where(largest > 0, largest, 1)
-        norms[odd] = _norms(unit[odd])
-        norms[norms == 0] = 1
-    unit /= norms[:, None]
+        lengths[odd] = norms(unit[odd])
+        lengths[lengths == 0] = 1
+    unit /= lengths[:, None]
     return result
 
 
@@ -53,8 +61,3 @@ def cosine(a: ArrayLike, b: ArrayLike) -> float | Float[Array, "*axes"]:
         )
     cosines = np.clip(np.einsum("...d,...d->...", unit_rows(left), unit_rows(right)), -1.0, 1.0)
     return float(cosines) if cosines.ndim == 0 else cosines
-
-
-def _norms(rows: Float[Array, "N D"]) -> Float[Array, " N"]:
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return np.sqrt(np.einsum("nd,nd->n", rows, rows))

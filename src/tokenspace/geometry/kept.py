@@ -13,8 +13,8 @@ import numpy as np
 
 from tokenspace.errors import MissingExtra, ShapeError
 from tokenspace.geometry.nearest import nearest
-from tokenspace.geometry.neighbors import Metric, check_k
 from tokenspace.geometry.projection import Projection, checked_seed, stage
+from tokenspace.geometry.scores import Metric, check_k
 from tokenspace.geometry.transform import Progress, View, seen
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 
-from tokenspace.geometry.neighbors import Metric, check_k, check_metric
-from tokenspace.geometry.rows import dots
+from tokenspace.geometry.scores import AT_ONCE, Metric, check_k, check_metric, exact_scores
 from tokenspace.geometry.transform import Progress, View, seen
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table
 
+HELD = 1 << 30  # bytes of rows in float32 that more than one pass may keep
 QUERIES = 1_024  # rows that are asked about in one pass over the table
 SLACK = 8  # candidates beyond k: float32 products may exchange those that are all but equal
 SAMPLED = 4  # of the first block every fourth column tells what is far from being near
@@ -58,6 +59,8 @@ def nearest(
     rows = len(view.table)
     asked = np.arange(rows) if ids is None else checked_ids(ids, rows).reshape(-1).astype(np.int64)
     search = _Search(view, min(k, rows), metric, unnamed)
+    if len(asked) > QUERIES and 4 * view.table.weight.size <= HELD:
+        search.hold()
     found, scores = np.full((len(asked), k), -1, np.int32), np.full((len(asked), k), np.nan, np.float32)
     for start in range(0, len(asked), QUERIES):
         batch = slice(start, start + QUERIES)
@@ -71,6 +74,16 @@ class _Search:
     def __init__(self, view: View, k: int, metric: Metric, unnamed: bool):
         self._view, self.k, self._metric = view, k, metric
         self._unnamed = np.empty(0, np.int64) if unnamed else view.table.vocab.placeholders()
+        self._held: list[tuple[int, Float[Array, "rows D"]]] | None = None
+
+    def hold(self) -> None:
+        """Keep the rows as they are compared, for many passes."""
+        self._held = [(start, rows.copy()) for start, rows in self._blocks()]
+
+    def _blocks(self) -> Iterable[tuple[int, Float[Array, "rows D"]]]:
+        if self._held is not None:
+            return self._held
+        return self._view.unit_blocks() if self._metric == "cosine" else self._view.blocks()
 
     def __call__(self, ids: Int[Array, " N"]) -> tuple[Int[Array, "N K"], Float[Array, "N K"]]:
         """The ids and scores of the ``k`` best for each of ``ids``; -1 and NaN where there are no more."""
@@ -78,8 +91,7 @@ class _Search:
         targets = view.units(ids) if self._metric == "cosine" else view.rows(ids)
         pool = _Pool(len(ids), self.k + SLACK)
         room = np.empty(0, np.float32)  # one place for all products: fresh pages cost as much as they do
-        blocks = view.unit_blocks() if self._metric == "cosine" else view.blocks()
-        for start, rows in blocks:
+        for start, rows in self._blocks():
             if room.size < len(ids) * len(rows):
                 room = np.empty(len(ids) * len(rows), np.float32)
             scores = np.matmul(targets, rows.T, out=room[: len(ids) * len(rows)].reshape(len(ids), -1))
@@ -100,25 +112,16 @@ class _Search:
         scores = np.full((len(targets), self.k), np.nan, np.float32)
         at = np.repeat(np.arange(len(targets)), np.diff(pool.starts))
         exact = np.empty(len(at), np.float32)
-        step = max(1, 2**24 // targets.shape[1])
+        step = max(1, AT_ONCE // targets.shape[1])
         for start in range(0, len(at), step):
             part = slice(start, start + step)
-            exact[part] = self._scores(pool.ids[part], targets[at[part]])
+            exact[part] = exact_scores(self._view, pool.ids[part], targets[at[part]], self._metric)
         order = np.lexsort((pool.ids, -exact, at))
         place = np.arange(len(at)) - pool.starts[at]
         kept = place < self.k
         found[at[kept], place[kept]] = pool.ids[order][kept]
         scores[at[kept], place[kept]] = exact[order][kept]
         return found, scores
-
-    def _scores(self, ids: Int[Array, " N"], targets: Float[Array, "N D"]) -> Float[Array, " N"]:
-        if self._metric == "cosine":
-            return np.clip(dots(self._view.units(ids), targets), -1, 1)
-        rows = self._view.rows(ids)
-        if self._metric == "dot":
-            return dots(rows, targets)
-        apart = rows - targets
-        return -np.sqrt(dots(apart, apart))
 
 
 class _Pool:

@@ -260,9 +260,7 @@ def _neighborhoods(
     if len(view.table) > LARGE and view.table.dim > COMPONENTS:
         points = _along(view, principal(view, COMPONENTS))
         view, space = View(Table(points, view.table.vocab)), f"{COMPONENTS} principal components"
-    found = nearest(
-        View(view.table, view.center, view.remove, held=True), k=k, progress=progress, unnamed=True
-    )
+    found = nearest(view, k=k, progress=progress, unnamed=True)
     return found.ids, np.maximum(1 - found.scores, 0).astype(np.float32), space
 
 

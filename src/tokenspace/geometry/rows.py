@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tokenspace.errors import TableFormatError
+from tokenspace.geometry.cosine import norms
 from tokenspace.mapped import release
 from tokenspace.shapes import Array, Float
 from tokenspace.table import Table, check_finite
@@ -21,24 +22,35 @@ def row_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
 
     ``TableFormatError`` at the first block with NaN or infinity: such a row would rank nowhere, silently.
     """
-    step = max(1, BLOCK // table.dim)
-    for start in range(0, len(table), step):
-        stored = table.weight[start : start + step]
-        rows = np.asarray(stored, np.float32)
+    for start, rows in unchecked_blocks(table):
         check_finite(table, rows, start)
         yield start, rows
-        release(stored, table.weight)
 
 
 def comparable_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
     """``row_blocks`` of numbers whose products stay in float32; ``TableFormatError`` for larger ones."""
-    for start, rows in row_blocks(table):
-        if (largest := float(np.abs(rows).max())) > LARGEST:
-            raise TableFormatError(
-                f"rows {start:,} to {start + len(rows) - 1:,} of the table hold a number of size "
-                f"{largest:.3g}; above {LARGEST:.0e} its products leave float32: scale the table down"
-            )
+    for start, rows in unchecked_blocks(table):
+        if not (norms(rows) <= LARGEST).all():  # which tells of all the rows' numbers
+            check_finite(table, rows, start)
+            _check_size(rows, start)
         yield start, rows
+
+
+def unchecked_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+    """``row_blocks`` of a table whose rows were checked before."""
+    step = max(1, BLOCK // table.dim)
+    for start in range(0, len(table), step):
+        stored = table.weight[start : start + step]
+        yield start, np.asarray(stored, np.float32)
+        release(stored, table.weight)
+
+
+def _check_size(rows: Float[Array, "N D"], start: int) -> None:
+    if (largest := float(np.abs(rows).max())) > LARGEST:
+        raise TableFormatError(
+            f"rows {start:,} to {start + len(rows) - 1:,} of the table hold a number of size "
+            f"{largest:.3g}; above {LARGEST:.0e} its products leave float32: scale the table down"
+        )
 
 
 def dots(rows: Float[Array, "N D"], target: Float[Array, "*N D"]) -> Float[Array, " N"]:

@@ -16,8 +16,8 @@ import numpy as np
 
 from tokenspace.errors import ShapeError
 from tokenspace.geometry.compose import Resolved, resolve
-from tokenspace.geometry.cosine import unit_rows
-from tokenspace.geometry.rows import BLOCK, comparable_blocks, dots
+from tokenspace.geometry.cosine import SMALL, norms, unit_rows
+from tokenspace.geometry.rows import comparable_blocks, dots, unchecked_blocks
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table
 
@@ -35,6 +35,17 @@ class Principal(NamedTuple):
     directions: Float[Array, "n D"]
     variances: Float[Array, " n"]
     total: float
+
+
+class Lengths(NamedTuple):
+    """Of each row (V,) of a view: ``switched``, its length under the switches, and ``reach``, the length of
+    the row as it is and of the mean row together, which the rounding of products grows with.
+
+    Where squares underflow, a length is 0 or inexact, but the reach is not: 1e-15 more.
+    """
+
+    switched: Float[Array, " V"]
+    reach: Float[Array, " V"]
 
 
 @dataclass(frozen=True)
@@ -81,23 +92,22 @@ class Transform:
 class View:
     """A table seen through the switches ``center`` and ``remove`` (see ``Transform``): what a search reads.
 
-    Every function that asks about nearness takes one in the place of a table. It computes the transform once;
-    with ``held`` it also keeps what it has read, switched and in float32, for all the queries to come: at
-    most 2 · V · D · 4 bytes, and answers that are the same to the bit. Safe to share between threads.
+    Every function that asks about nearness takes one in the place of a table. The transform and the rows'
+    lengths are computed once, so that all queries but the first read the table once, unchecked: make a new
+    view when rows have changed. Answers are the same to the bit. Safe to share between threads.
 
     >>> import tokenspace as ts
-    >>> view = View(ts.load("wordnet"), remove=2, held=True)
+    >>> view = View(ts.load("wordnet"), remove=2)
     >>> [hit.token for hit in ts.geometry.neighbors(view, "cat", k=2)]
     ['panthera', 'felis']
     """
 
-    def __init__(self, table: Table, center: bool = False, remove: SupportsIndex = 0, held: bool = False):
+    def __init__(self, table: Table, center: bool = False, remove: SupportsIndex = 0):
         self.table = table
         self.remove = _count(remove)
         self.center = bool(center) or self.remove > 0
-        self.held = held
         self._transform: Transform | None = None
-        self._kept: dict[str, Float[Array, "V D"]] = {}
+        self._lengths: Lengths | None = None
         self._lock = threading.RLock()
 
     @property
@@ -115,49 +125,63 @@ class View:
 
     def rows(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes D"]:
         """The rows of ``ids`` under the switches."""
-        kept = self._kept.get("rows")
-        return self._switched(self.table.lookup(ids)) if kept is None else kept[ids]
+        return self._switched(self.table.lookup(ids))
 
     def units(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes D"]:
         """The rows of ``ids`` under the switches, each scaled to length 1."""
-        kept = self._kept.get("unit")
-        return unit_rows(self.rows(ids)) if kept is None else kept[ids]
+        return unit_rows(self.rows(ids))
 
     def blocks(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
         """(first id, rows under the switches) over the whole table; don't change or keep what is yielded.
 
         ``TableFormatError`` for NaN, infinity, or numbers whose products leave float32.
         """
-        yield from self._blocks_of("rows", self._read)
-
-    def unit_blocks(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
-        """``blocks`` with each row scaled to length 1."""
-        yield from self._blocks_of("unit", self._read_unit)
-
-    def _blocks_of(
-        self, name: str, read: Callable[[], Iterator[tuple[int, Float[Array, "N D"]]]]
-    ) -> Iterator[tuple[int, Float[Array, "N D"]]]:
-        if not self.held:
-            yield from read()
-            return
-        with self._lock:
-            if name not in self._kept:
-                whole = np.empty(self.table.weight.shape, np.float32)
-                for start, rows in read():
-                    whole[start : start + len(rows)] = rows
-                self._kept[name] = whole
-        whole = self._kept[name]
-        step = max(1, BLOCK // self.table.dim)
-        for start in range(0, len(whole), step):
-            yield start, whole[start : start + step]
-
-    def _read(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
         for start, rows in comparable_blocks(self.table):
             yield start, self._switched(rows)
 
-    def _read_unit(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+    def unit_blocks(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+        """``blocks`` with each row scaled to length 1."""
         for start, rows in self.blocks():
             yield start, unit_rows(rows)
+
+    def products(self, targets: Float[Array, "Q D"]) -> tuple[Float[Array, "Q V"], Lengths]:
+        """The inner product of each of ``targets`` with each row under the switches, and the rows' lengths.
+
+        One pass over the rows as they are stored: the switches turn the targets instead. A product is off by
+        at most ``error`` times |target| times the row's reach.
+        """
+        turned = targets
+        for direction in self.transform.directions[::-1] if self.center else ():
+            turned = turned - dots(turned, direction)[:, None] * direction
+        products = np.empty((len(targets), len(self.table)), np.float32)
+        lengths, blocks = self._lengths, unchecked_blocks(self.table)
+        if lengths is None:
+            lengths = Lengths(*np.empty((2, len(self.table)), np.float32))
+            blocks = self._measured(lengths)
+        for start, rows in blocks:
+            np.matmul(turned, rows.T, out=products[:, start : start + len(rows)])
+        self._lengths = lengths  # threads that come at once each measure, and find the same
+        if self.center:
+            products -= (turned @ self.transform.mean)[:, None]
+        return products, lengths
+
+    @property
+    def error(self) -> float:
+        """A bound of float32's rounding in sums of D numbers, each switch being one more: what is compared
+        differs by it twice (Higham 2002, Accuracy and Stability of Numerical Algorithms, §3.1).
+        """
+        return 2 * (self.table.dim + 8) * (1 + self.remove) * 2.0**-24
+
+    def _measured(self, lengths: Lengths) -> Iterator[tuple[int, Float[Array, "N D"]]]:
+        """The rows as they are stored, checked; their lengths have been written when all were taken."""
+        mean = np.linalg.norm(self.transform.mean) if self.center else 0
+        for start, rows in comparable_blocks(self.table):
+            part = slice(start, start + len(rows))
+            lengths.switched[part] = norms(self._switched(rows))
+            lengths.reach[part] = norms(rows) + mean
+            small = np.flatnonzero(lengths.switched[part] < SMALL)
+            lengths.reach[start + small[rows[small].any(axis=1)]] += SMALL
+            yield start, rows
 
     def _switched(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
         return self.transform(rows) if self.center else rows

@@ -1,4 +1,4 @@
-"""One table under its switches, each kept once it has been read."""
+"""One table under its switches: a view for each, so that what it has computed serves the next query too."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import threading
 from tokenspace.geometry.transform import View
 from tokenspace.table import Table
 
-KEPT = 1_500_000_000  # bytes of rows in float32, in all views together
-_MOST = 64  # views without their rows cost little
+MOST = 64  # views; each keeps two numbers a row
 
 
 class Views:
-    """``View`` by switches. They keep rows in memory while all fit; the one used longest ago goes first."""
+    """``View`` by switches; the one used longest ago goes when there are too many."""
 
-    def __init__(self, table: Table, limit: int = KEPT):
+    def __init__(self, table: Table):
         self._table = table
-        self._each = 2 * 4 * table.weight.size
-        self._held = min(_MOST, limit // self._each)
         self._views: dict[tuple[bool, int], View] = {}
         self._lock = threading.Lock()
 
@@ -25,8 +22,8 @@ class Views:
         """The view of these switches; taking directions out centers, so that one view serves both."""
         key = (center or remove > 0, remove)
         with self._lock:
-            view = self._views.pop(key, None) or View(self._table, *key, held=self._held > 0)
+            view = self._views.pop(key, None) or View(self._table, *key)
             self._views[key] = view
-            for old in list(self._views)[: -max(self._held, 1)]:
+            for old in list(self._views)[:-MOST]:
                 del self._views[old]
         return view
