@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from tokenspace.errors import MissingExtra, ShapeError
-from tokenspace.geometry import Projection, kept, pca
+from tokenspace.geometry import Projection, kept, nearest, pca
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab, placeholder
 
@@ -38,6 +38,14 @@ def test_shares_match_scikit_learn(rng, metric, dims, k):
     assert result.measured == 199
     assert result.mean == pytest.approx(np.nanmean(result.share))
     assert 0 < result.mean < 1
+
+
+def test_known_neighbors_give_the_same_and_are_not_sought_again(rng, monkeypatch):
+    table = random_table(rng)
+    projection, known = pca(table), nearest(table, k=12)
+    wanted = kept(table, projection, k=7)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.kept"], "nearest", None)
+    np.testing.assert_array_equal(kept(table, projection, k=7, known=known).share, wanted.share)
 
 
 def test_a_map_that_is_the_table_keeps_all(rng):
