@@ -177,8 +177,9 @@ class View:
         mean = np.linalg.norm(self.transform.mean) if self.center else 0
         for start, rows in comparable_blocks(self.table):
             part = slice(start, start + len(rows))
-            lengths.switched[part] = norms(self._switched(rows))
-            lengths.reach[part] = norms(rows) + mean
+            own = norms(rows)
+            lengths.switched[part] = norms(self._switched(rows)) if self.center else own
+            lengths.reach[part] = own + mean
             small = np.flatnonzero(lengths.switched[part] < SMALL)
             lengths.reach[start + small[rows[small].any(axis=1)]] += SMALL
             yield start, rows
