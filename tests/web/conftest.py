@@ -135,20 +135,20 @@ def visit(browser, pages):
     ``fresh`` takes a page of its own, for what can't be undone on it.
     """
     with contextlib.ExitStack() as stack:
-        watches = []
+        watches = {}
 
         def visit(site, viewport=DESKTOP, fresh=False, **state):
             page, watch = watched_page(browser, viewport) if fresh else pages(viewport)
             if fresh:
                 stack.callback(page.context.close)
             watch.begin(site.url)
-            watches.append(watch)
+            watches[id(watch)] = watch
             page.goto(site.address(**state))
             page.wait_for_selector("#opening", state="hidden")
             return page
 
         yield visit
-        for watch in watches:
+        for watch in watches.values():
             watch.check()
 
 
@@ -171,22 +171,26 @@ class Site:
 
 
 class Watch:
-    """What must not happen on a page: an error, a refused style or script, a dialog, a request elsewhere."""
+    """What must not happen on a page: an error, a refused style or script, a dialog, a request elsewhere.
+
+    All since the last check is seen, wherever the page went in between.
+    """
 
     def __init__(self, page):
         self.page = page
+        self.wrong = []
+        self.hosts = set()
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", self._dialog)
         page.on("console", self._console)
         page.on("request", self._request)
+        page.expose_function("refused", lambda what: self.wrong.append(f"refused: {what}"))
         page.add_init_script(
-            "window.violations = [];"
-            "addEventListener('securitypolicyviolation', (e) => violations.push(e.violatedDirective))"
+            "addEventListener('securitypolicyviolation', (event) => refused(event.violatedDirective))"
         )
 
     def begin(self, url):
         """From now on the page is one of ``url``'s."""
-        self.wrong = []
         # The page before may still be asking.
         self.hosts = {urlsplit(url).netloc, urlsplit(self.page.url).netloc}
 
@@ -205,5 +209,6 @@ class Watch:
             self.wrong.append(f"console: {message.text}")
 
     def check(self):
-        assert self.wrong == []
-        assert self.page.evaluate("window.violations") == []
+        self.page.evaluate("new Promise((resolve) => setTimeout(resolve))")  # what was told before has come
+        wrong, self.wrong = self.wrong, []
+        assert not wrong, "\n".join(wrong)

@@ -1,3 +1,4 @@
+import sys
 import threading
 import time
 
@@ -62,7 +63,7 @@ def test_facts(built_in):
     assert {"label": "objective", "value": "skip-gram with negative sampling"} in facts["provenance"]
     assert facts["methods"]["pca"] is True
     assert facts["kinds"] == list(KINDS)
-    assert facts["defaults"] == {"clusters": K}
+    assert facts["defaults"] == {"clusters": K, "remove": 2}
 
 
 def test_a_checkpoint_is_opened_with_its_own_layer(minilm_folder):
@@ -102,7 +103,7 @@ def test_neighbors_are_the_librarys(explorer, wordnet, metric, switches):
         (hit.id, np.float32(hit.score)) for hit in hits
     ]
     king = wordnet.vocab.id("king")
-    assert answer["query"] == {"word": "king", "ids": [king], "tokens": ["king"], "zero": False}
+    assert answer["query"] == {"word": "king", "ids": [king], "tokens": ["king"], "also": [], "zero": False}
     assert answer["settings"]["center"] is bool(switches)
     assert explorer.neighbors(king, k=7, metric=metric, **switches)["hits"] == answer["hits"]
 
@@ -150,6 +151,59 @@ def test_a_token_is_found_as_it_is_shown(odd):
         assert found == [3 if typed.startswith("\\x00") else 2]
 
 
+@pytest.mark.parametrize(
+    ("typed", "i"),
+    [
+        (r"'line\nbreak'", 2),
+        (r"'\x00\x1b[31m'", 3),
+        (r"'\u202eright to left \u05d0\u05d1'".replace(r"\u05d0\u05d1", "\u05d0\u05d1"), 5),
+        ("\ufffd\ufffd", 7),
+        ("' '", 10),
+    ],
+)
+def test_what_is_typed_as_it_is_shown_is_that_token(odd, typed, i):
+    assert odd.neighbors(typed)["query"]["ids"] == [i]
+    assert odd.neighbors(typed)["hits"] == odd.neighbors(i)["hits"]
+    assert odd.similarity(typed, typed)["b"]["ids"] == [i]
+    assert odd.analogy(typed, "King", "kings")["words"]["a"]["id"] == i
+    assert odd.heatmap([typed, "king"])["rows"][0]["id"] == i
+    assert odd.complete(typed)["tokens"][0]["id"] == i
+
+
+def test_a_token_itself_goes_before_what_is_shown_so():
+    table = ts.Table(np.eye(4, dtype=np.float32), ts.Vocab([" a", "' a'", "a", "A"], encoding="word"))
+    explorer = Explorer(table)
+    assert explorer.neighbors("' a'")["query"]["ids"] == [1]
+    assert explorer.complete("' a'")["tokens"][0]["id"] == 1
+    assert explorer.complete("A")["tokens"][0]["id"] == 3
+    for word in ("'a'", '" a"', "' A'"):
+        with pytest.raises(VocabError, match="is not one of the 4 tokens"):
+            explorer.neighbors(word)
+
+
+def test_quotes_that_show_no_token_are_composed_of_pieces(minilm):
+    answer = Explorer(minilm).neighbors("'king'", k=1)
+    assert answer["query"]["tokens"] == ["'", "king", "'"]
+
+
+def test_of_ids_that_look_alike_the_first_is_taken_and_the_others_are_told(odd):
+    first, second = (i for i, token in enumerate(odd.table.vocab) if token == "king")
+    for word in ("king", first):
+        assert odd.neighbors(word)["query"]["also"] == [second]
+    assert odd.similarity("king", "King")["a"]["also"] == [second]
+    assert odd.analogy("king", "King", "kings")["words"]["a"] == {
+        "token": "king",
+        "id": first,
+        "also": [second],
+    }
+    assert [row["also"] for row in odd.heatmap(["king", "King"])["rows"]] == [[second], []]
+    tokens = ["\udcff", "a", *["\udcfe"] * 12]
+    broken = Explorer(ts.Table(np.ones((14, 2), np.float32), ts.Vocab(tokens, encoding="word")))
+    assert broken.neighbors("\ufffd")["query"]["ids"] == [0]
+    assert broken.neighbors("\ufffd")["query"]["also"] == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert broken.neighbors(r"'\udcfe'")["query"]["ids"] == [2]
+
+
 def test_numbers_that_leave_float32_are_refused_not_broken_on():
     rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32) * np.float32(1e30)
     large = Explorer(ts.Table(rows, ts.Vocab(list("abcdefghi"))))
@@ -178,27 +232,26 @@ def test_limits(odd):
         odd.neighbors("x" * 2_001)
     with pytest.raises(VocabError, match="characters"):
         odd.similarity("king", "")
-    with pytest.raises(ShapeError, match="characters"):
+    with pytest.raises(VocabError, match="characters"):
         odd.complete("x" * 2_001)
-    with pytest.raises(ShapeError, match="k must be from 1 to 1,000 here, found 0"):
+    with pytest.raises(ShapeError, match=r"^how many \(k\) must be from 1 to 1,000, found 0"):
         odd.neighbors("king", k=0)
     with pytest.raises(ShapeError, match="found 1,001"):
         odd.neighbors("king", k=1_001)
-    with pytest.raises(ShapeError, match="remove"):
-        odd.neighbors("king", remove=65)
-    with pytest.raises(ShapeError, match="directions"):
+    with pytest.raises(ShapeError, match=r"^top directions removed \(remove\) must be from 0 to 7, found 8"):
         odd.neighbors("king", remove=8)
     with pytest.raises(ShapeError, match="1 to 64 rows"):
         odd.heatmap([])
     with pytest.raises(ShapeError, match="1 to 64 rows"):
         odd.heatmap(["king"] * 65)
-    with pytest.raises(TokenIdError):
-        odd.neighbors(17)
-    with pytest.raises(ShapeError, match="2 or 3 dimensions"):
+    for row in (17, -1):
+        with pytest.raises(TokenIdError, match=f"^id must be from 0 to 16, found {row}"):
+            odd.neighbors(row)
+    with pytest.raises(ShapeError, match=r"dimensions \(dims\) must be 2 or 3, found 4"):
         odd.map(dims=4)
     with pytest.raises(ShapeError, match="seed"):
         odd.map(seed=2**32)
-    with pytest.raises(ShapeError):
+    with pytest.raises(ShapeError, match=r"^projection \(method\) 'mds' is not known; allowed: pca, "):
         odd.map("mds")
     with pytest.raises(ShapeError, match="metric"):
         odd.neighbors("king", metric="manhattan")
@@ -241,7 +294,7 @@ def test_analogies_are_the_librarys(explorer, wordnet, method, switches):
     assert [(hit["id"], np.float32(hit["score"])) for hit in answer["hits"]] == [
         (hit.id, np.float32(hit.score)) for hit in hits
     ]
-    assert answer["words"]["a"] == {"token": "man", "id": man}
+    assert answer["words"]["a"] == {"token": "man", "id": man, "also": []}
     drawn = Arrows.of(wordnet, "man", "king", "woman", method, **switches)
     for name, point in zip(("a", "b", "c", "d", "target"), drawn.points, strict=True):
         np.testing.assert_array_equal(np.float32(answer["arrows"]["points"][name]), point)
@@ -265,7 +318,7 @@ def test_clusters_are_the_librarys(odd):
     assert [token["id"] for token in first] == [i for i in made.nearest[0].tolist() if i >= 0]
     assert (answer["k"], answer["seed"]) == (3, 5)
     assert as_json(answer)
-    with pytest.raises(ShapeError, match="k must be from 1 to 17"):
+    with pytest.raises(ShapeError, match=r"clusters \(k\) must be from 1 to 17, found 18"):
         odd.clusters(18)
 
 
@@ -280,27 +333,43 @@ def test_honesty_is_the_librarys(odd):
     assert as_json(answer)
 
 
-def test_a_warm_explorer_has_read_the_rows(odd):
+def test_honesty_of_several_maps_and_a_files_neighbors_take_one_search(odd, monkeypatch):
+    searches = []
+
+    def counted(*args, **kwargs):
+        searches.append(kwargs["k"])
+        return geometry.nearest(*args, **kwargs)
+
+    monkeypatch.setattr(sys.modules["tokenspace.web.explorer"], "nearest", counted)
+    finished(lambda: odd.kept("pca", 2))
+    finished(lambda: odd.kept("pca", 3))
+    found = odd.nearest(5)
+    assert searches == [10]
+    np.testing.assert_array_equal(found.ids, geometry.nearest(odd.table, k=5).ids)
+
+
+def test_a_warm_explorer_has_measured_the_rows_of_the_pages_three_columns(odd, monkeypatch):
     odd.warm()
     for thread in threading.enumerate():
         if thread.name == "tokenspace warm-up":
             thread.join(30)
     assert odd._norms is not None
-    assert odd._views.under()._kept.keys() == {"rows", "unit"}
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "comparable_blocks", None)
+    for switches in ({}, {"center": True}, {"center": True, "remove": odd.facts()["defaults"]["remove"]}):
+        assert odd.neighbors(3, **switches)["hits"]
     broken = Explorer(ts.Table(np.full((2, 2), np.nan, np.float32), ts.Vocab(["a", "b"])))
     broken.warm()  # says nothing; who asks is told
     with pytest.raises(TableFormatError, match="NaN"):
         broken.neighbors("a")
 
 
-def test_views_are_made_once_and_the_oldest_goes(odd):
-    views = Views(odd.table, limit=2 * 8 * odd.table.weight.size)
+def test_views_are_made_once_and_the_oldest_goes(odd, monkeypatch):
+    monkeypatch.setattr(sys.modules["tokenspace.web.views"], "MOST", 2)
+    views = Views(odd.table)
     first = views.under()
     second = views.under(True, 0)
-    assert second.held
     assert views.under() is first
     views.under(False, 1)  # the third: what was asked for longest ago goes
     assert views.under() is first
     assert views.under(True, 0) is not second
     assert views.under(True, 1) is views.under(False, 1)
-    assert not Views(odd.table, limit=1).under().held

@@ -247,9 +247,9 @@ def test_walks_are_the_recorded_ones(whole, table):
 
 def test_what_is_no_token_is_said(whole):
     assert "no tokenizer to split it" in ask(whole[0], "neighbors", q="kingdom")["error"]
-    assert "There is no row 999" in ask(whole[0], "neighbors", id=999)["error"]
+    assert "id must be from 0 to" in ask(whole[0], "neighbors", id=999)["error"]
     assert "11 directions" not in ask(whole[0], "neighbors", id=1, remove=10).get("error", "")
-    assert "at most" in ask(whole[0], "neighbors", id=1, remove=11)["error"]
+    assert "must be from 0 to 10, found 11" in ask(whole[0], "neighbors", id=1, remove=11)["error"]
 
 
 def test_the_three_views_work_from_the_disk(whole):

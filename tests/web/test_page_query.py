@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from tokenspace import geometry
+from tokenspace.shown import shown
+from tokenspace.web import limits
 
 from .seen import lines, written
 
@@ -35,8 +37,7 @@ def test_neighbors_under_three_switches(visit, site, metric):
     expected = [
         as_shown(geometry.neighbors(site.table, "king", k=7, metric=metric, **switch)) for switch in SWITCHES
     ]
-    shown = columns(page)
-    assert shown == expected
+    assert columns(page) == expected
     fresh = set(page.locator("#query li.fresh .token").all_inner_texts())
     raw = {token for token, _ in expected[0]}
     assert fresh == {token for column in expected[1:] for token, _ in column} - raw
@@ -133,6 +134,94 @@ def test_a_word_that_is_unknown_is_answered_in_words(visit, builtin_site):
     page.get_by_label("Word or token").fill("king")
     page.get_by_role("button", name="Ask", exact=True).click()
     assert columns(page)[0]
+
+
+def ask(page):
+    page.get_by_role("button", name="Ask", exact=True).click()
+
+
+def test_a_token_typed_as_it_is_shown_is_asked(visit, hostile_site):
+    page = visit(hostile_site, view="query", ask="neighbors", q="King", k=5)
+    columns(page)
+    page.get_by_label("Word or token").fill(r"'line\nbreak'")
+    ask(page)
+    page.wait_for_selector(r"#query .status:has-text('of \'line\\nbreak\'')")
+    assert columns(page)[0] == [
+        [shown(hit.token), written(hit.score, 4)] for hit in geometry.neighbors(hostile_site.table, 2, k=5)
+    ]
+    assert page.get_by_label("Word or token").input_value() == r"'line\nbreak'"
+    page.get_by_role("button", name="Heat map").click()
+    page.get_by_label("Words, apart").fill(r"' ', king,'line\nbreak', 'King")
+    ask(page)
+    page.wait_for_selector("#query .status.error")
+    assert '"\'King" is not one of' in page.locator("#query .status").inner_text()
+    page.get_by_label("Words, apart").fill(r"' ', king,'line\nbreak', King")
+    ask(page)
+    page.wait_for_selector("#query .status:has-text('4 rows')")
+    assert [label for label, _ in lines(page, "#query")] == ["' '", "king id 11", r"'line\nbreak'", "King"]
+
+
+def test_of_two_tokens_that_look_alike_the_one_taken_is_said(visit, hostile_site):
+    said = "king stands at several ids. This is the first, id 11; the other is 14."
+    for question in ({"q": "king"}, {"ask": "similarity"}, {"ask": "analogy", "a": "King", "c": "kings"}):
+        page = visit(hostile_site, view="query", **{"a": "king", "b": "king", **question})
+        page.wait_for_selector("#query .numbers td")
+        notes = page.locator("#query .note").all_inner_texts()
+        assert set(notes) == {said}
+    page = visit(hostile_site, view="query", id=11)
+    page.wait_for_selector("#query .numbers td")
+    assert page.locator("#query .note").count() == 0
+
+
+def test_what_an_address_asks_too_much_of_is_said_in_the_words_of_the_controls(visit, small_site):
+    page = visit(small_site, view="query", k=5_000, remove=-1, metric="l1", id=99_999)
+    columns(page)
+    told = page.locator("#message").inner_text()
+    for sentence in (
+        "how many (k) must be from 1 to 1,000, found 5,000; showing 10.",
+        "top directions removed (remove) must be from 0 to 64, found '-1'; showing 2.",
+        "metric 'l1' is not known; allowed: cosine, dot, l2; showing cosine.",
+        "id must be from 0 to 1,999, found 99,999; showing the first word.",
+    ):
+        assert sentence in told
+    assert page.url.endswith("?view=query")
+    page = visit(small_site, view="query", ask="analogy", a_id=2_000, k="", remove=0)
+    page.wait_for_selector("#query .status:has-text('man is to')")
+    assert page.locator("#message").inner_text() == (
+        "id (a_id) must be from 0 to 1,999, found 2,000; showing the first word."
+    )
+    assert page.locator("#query .column h3").all_inner_texts() == ["raw", "centered"]
+    labels = {text.lower() for text in page.locator("#query label, #map label").all_text_contents()}
+    names = [limits.HOW_MANY, limits.REMOVED, limits.CLUSTERS, limits.PROJECTION, limits.DIMENSIONS]
+    assert {name.partition(" (")[0] for name in names} <= labels
+
+
+def test_a_control_keeps_what_is_too_much_to_itself(visit, small_site):
+    page = visit(small_site, view="query", q="king")
+    columns(page)
+    address = page.url
+    for label, too_much in (("How many", "1001"), ("Top directions removed", "65"), ("How many", "")):
+        field = page.get_by_label(label)
+        before = field.input_value()
+        field.fill(too_much)
+        field.press("Tab")
+        assert not field.evaluate("(field) => field.validity.valid")
+        assert page.url == address
+        field.fill(before)
+        field.press("Tab")
+        address = page.url
+    page.get_by_label("How many").fill("3")
+    page.get_by_label("How many").press("Tab")
+    page.wait_for_url("**k=3*")
+    page.get_by_label("Word or token").fill("")
+    ask(page)
+    assert "q=king" in page.url
+
+
+def test_more_words_than_a_heat_map_shows_are_counted(visit, small_site):
+    page = visit(small_site, view="query", ask="rows", words="a " * 500)
+    page.wait_for_selector("#query .status.error")
+    assert page.locator("#query .status").inner_text() == "a heat map here shows 1 to 64 rows, found 500"
 
 
 def test_back_keeps_each_view_as_it_was(visit, builtin_site):

@@ -5,6 +5,7 @@ from tokenspace.web.parameters import BadRequest, Field, arguments, flag, text, 
 FIELDS = {
     "q": Field(text),
     "k": Field(whole),
+    "n": Field(whole, label="how many (n)"),
     "center": Field(flag),
     "id": Field(whole, repeated=True),
 }
@@ -19,7 +20,7 @@ def test_each_is_read_as_its_type():
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        (b"z=1", "no parameter 'z' here; there are: q, k, center, id"),
+        (b"z=1", "no parameter 'z' here; there are: q, k, n, center, id"),
         (b"q=a&q=b", "q is given twice"),
         (b"q=", "q is empty"),
         (b"k=-1", "k must be a whole number from 0 on, found '-1'"),
@@ -30,7 +31,8 @@ def test_each_is_read_as_its_type():
         (b"q=%FF", "not UTF-8"),
         (b"q=%ED%A0%80", "not UTF-8"),  # a lone surrogate
         (b"q=\xc3\xa9", "not UTF-8"),  # not percent-encoded
-        (b"&".join(b"id=1" for _ in range(101)), "more than 100"),
+        (b"n=x", r"how many \(n\) must be a whole number from 0 on, found 'x'"),
+        (b"&".join(b"id=1" for _ in range(1_001)), "more than 1,000"),
     ],
 )
 def test_what_makes_no_sense_is_refused(query, message):

@@ -32,6 +32,11 @@ def unpacked(answer: dict[str, str]) -> Array:
     return np.frombuffer(base64.b64decode(text), np.dtype(_PACKED[kind]))
 
 
+def as_text(token: str) -> str:
+    """``token`` as a page receives it: each byte that is no UTF-8 as U+FFFD."""
+    return _SURROGATES.sub("\ufffd", token)
+
+
 def as_json(value: Any) -> bytes:
     """UTF-8 JSON. A byte of a token that is no UTF-8 becomes U+FFFD: the id is the key, not the spelling.
 
@@ -50,4 +55,4 @@ def as_json(value: Any) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return _SURROGATES.sub("\ufffd", text).encode()
+        return as_text(text).encode()

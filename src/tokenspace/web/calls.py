@@ -7,10 +7,17 @@ from typing import Any, NamedTuple
 
 from tokenspace.web.explorer import Answer, Explorer, Word
 from tokenspace.web.jobs import Running
+from tokenspace.web.limits import CLUSTERS, DIMENSIONS, HOW_MANY, PROJECTION, REMOVED
 from tokenspace.web.parameters import BadRequest, Field, arguments, flag, text, whole
 
-_SWITCHES = {"center": Field(flag), "remove": Field(whole)}
-_MAP = {"method": Field(text), "dims": Field(whole), "seed": Field(whole), **_SWITCHES}
+_K = Field(whole, label=HOW_MANY)
+_SWITCHES = {"center": Field(flag), "remove": Field(whole, label=REMOVED)}
+_MAP = {
+    "method": Field(text, label=PROJECTION),
+    "dims": Field(whole, label=DIMENSIONS),
+    "seed": Field(whole),
+    **_SWITCHES,
+}
 
 
 class Call(NamedTuple):
@@ -74,15 +81,13 @@ CALLS = {
         },
     ),
     "map": Call(_named(Explorer.map), _MAP),
-    "clusters": Call(_named(Explorer.clusters), {"k": Field(whole), "seed": Field(whole)}),
-    "kept": Call(_named(Explorer.kept), {**_MAP, "k": Field(whole)}),
+    "clusters": Call(_named(Explorer.clusters), {"k": Field(whole, label=CLUSTERS), "seed": Field(whole)}),
+    "kept": Call(_named(Explorer.kept), {**_MAP, "k": _K}),
     "neighbors": Call(
         _neighbors,
-        {"q": Field(text), "id": Field(whole), "k": Field(whole), "metric": Field(text), **_SWITCHES},
+        {"q": Field(text), "id": Field(whole), "k": _K, "metric": Field(text), **_SWITCHES},
     ),
-    "analogy": Call(
-        _analogy, {**_words("a", "b", "c"), "k": Field(whole), "method": Field(text), **_SWITCHES}
-    ),
+    "analogy": Call(_analogy, {**_words("a", "b", "c"), "k": _K, "method": Field(text), **_SWITCHES}),
     "similarity": Call(_similarity, {**_words("a", "b"), **_SWITCHES}),
     "heatmap": Call(_heatmap, {"q": Field(text, repeated=True), "id": Field(whole, repeated=True)}),
     "complete": Call(_named(Explorer.complete, "prefix"), {"prefix": Field(text), "n": Field(whole)}),

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, get_args
 
 import numpy as np
@@ -20,9 +21,11 @@ from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, Tok
 from tokenspace.geometry.analogy import Method
 from tokenspace.geometry.clusters import Clusters, K, clusters
 from tokenspace.geometry.compose import Resolved, resolve
-from tokenspace.geometry.kept import Kept, kept
-from tokenspace.geometry.neighbors import Hit, Metric, neighbors
-from tokenspace.geometry.projection import Projection, available, project
+from tokenspace.geometry.kept import LIMIT, Kept, kept
+from tokenspace.geometry.nearest import Nearest, nearest
+from tokenspace.geometry.neighbors import neighbors
+from tokenspace.geometry.projection import Projection, available, project, stage
+from tokenspace.geometry.scores import Hit, Metric
 from tokenspace.geometry.similarity import similarity
 from tokenspace.plots import Heatmap, Norms
 from tokenspace.plots.arrows import Arrows
@@ -30,21 +33,18 @@ from tokenspace.plots.norms import KINDS
 from tokenspace.shown import number
 from tokenspace.table import Table
 from tokenspace.walk import Pipeline
-from tokenspace.web import walks
+from tokenspace.web import limits, walks
 from tokenspace.web.answers import packed
 from tokenspace.web.facts import facts
 from tokenspace.web.jobs import Jobs, Progress, Running
+from tokenspace.web.limits import check_row, check_word, one_of, within
 from tokenspace.web.plotly_script import has_plotly
-from tokenspace.web.spelling import Spellings
+from tokenspace.web.spelling import Spellings, alike, as_shown
 from tokenspace.web.views import Views
 
-LONGEST_WORD = 2_000  # characters
-MOST_HITS = 1_000
-MOST_ROWS = 64  # of a heat map
-MOST_REMOVED = 64
-MOST_CLUSTERS = 1_000
-LARGEST_SEED = 2**32 - 1
 LARGEST = float(np.finfo(np.float32).max)
+NEIGHBORS = 10  # that a map's honesty asks for
+UNASKED = 2  # directions removed
 
 Answer = dict[str, Any]
 Word = str | int  # as typed, or a row's id
@@ -100,7 +100,7 @@ class Explorer:
         return cls(table, own, name, recipe, seed, note)
 
     def warm(self) -> None:
-        """Read what the page and the first query need, in a thread, before it is asked for.
+        """Compute what the page and its first queries need, in a thread, before it is asked for.
 
         What is wrong with a table is told to who asks.
         """
@@ -108,7 +108,8 @@ class Explorer:
         def read() -> None:
             with contextlib.suppress(TokenspaceError):
                 self.norms()
-                self.neighbors(0, k=1)
+                for center, remove in dict.fromkeys([(False, 0), (True, 0), (True, self._removed)]):
+                    self.neighbors(0, 1, center=center, remove=remove)
 
         threading.Thread(target=read, name="tokenspace warm-up", daemon=True).start()
 
@@ -134,15 +135,15 @@ class Explorer:
             "plotly": has_plotly(),
             "offline": False,
             "examples": [],
-            "defaults": {"clusters": min(K, len(table))},
+            "defaults": {"clusters": min(K, len(table)), "remove": self._removed},
             "limits": {
                 "text": walks.LONGEST_TEXT,
                 "tokens": walks.MOST_TOKENS,
-                "word": LONGEST_WORD,
-                "k": MOST_HITS,
-                "rows": MOST_ROWS,
-                "remove": min(MOST_REMOVED, min(table.dim, len(table)) - 1),
-                "clusters": MOST_CLUSTERS,
+                "word": limits.LONGEST_WORD,
+                "k": limits.MOST_HITS,
+                "rows": limits.MOST_ROWS,
+                "remove": self._removable,
+                "clusters": limits.MOST_CLUSTERS,
             },
             "version": __version__,
         }
@@ -200,9 +201,9 @@ class Explorer:
 
     def clusters(self, k: int | None = None, seed: int = 0) -> Answer | Running:
         """Groups of rows, each named by the tokens nearest its center."""
-        most = min(MOST_CLUSTERS, len(self.table))
-        asked = _within("k", min(K, most) if k is None else k, 1, most)
-        _within("seed", seed, 0, LARGEST_SEED)
+        most = min(limits.MOST_CLUSTERS, len(self.table))
+        asked = within(limits.CLUSTERS, min(K, most) if k is None else k, 1, most)
+        within("seed", seed, 0, limits.LARGEST_SEED)
         if not self.norms().lengths.any():
             raise ShapeError("every row of this table is zero, so none has a direction to be clustered by")
 
@@ -232,15 +233,16 @@ class Explorer:
         seed: int = 0,
         center: bool | None = None,
         remove: int = 0,
-        k: int = 10,
+        k: int = NEIGHBORS,
     ) -> Answer | Running:
         """The share of each row's ``k`` nearest that are its nearest on the map, too."""
         asked = self._map_asked(method, dims, seed, center, remove)
-        _within("k", k, 1, 100)
+        within(limits.HOW_MANY, k, 1, 100)
 
         def compute(progress: Progress) -> Kept:
             projection, _ = self._jobs.done(asked, lambda: self._projected(asked, progress))
-            return kept(self._views.under(), projection, k=k, progress=progress)
+            known = self.nearest(k, stage(progress, 0.0, 0.9)) if len(self.table) <= LIMIT else None
+            return kept(self._views.under(), projection, k=k, progress=progress, known=known)
 
         made = self._jobs.result(("kept", asked, k), compute)
         if isinstance(made, Running):
@@ -254,16 +256,26 @@ class Explorer:
             "metric": made.metric,
         }
 
+    def nearest(self, k: int, progress: Progress | None = None) -> Nearest:
+        """The ``k`` nearest of every row, as a map's honesty and a page in a file need them: sought once."""
+        most = max(k, NEIGHBORS)
+
+        def search() -> Nearest:
+            return nearest(self._views.under(), k=most, progress=progress)
+
+        found = self._jobs.done(("nearest", most), search)
+        return Nearest(found.ids[:, :k], found.scores[:, :k])
+
     def neighbors(
         self, word: Word, k: int = 10, metric: Metric = "cosine", center: bool = False, remove: int = 0
     ) -> Answer:
         """The rows nearest to a word's, or to the row of an id."""
-        _within("k", k, 1, MOST_HITS)
-        _one_of("metric", metric, get_args(Metric))
+        within(limits.HOW_MANY, k, 1, limits.MOST_HITS)
+        one_of("metric", metric, get_args(Metric))
         found = self._resolved(word)
         hits = neighbors(self._view(center, remove), _query(found), k, metric=metric)
         return {
-            "query": {**_described(found), "zero": not found.vector.any()},
+            "query": {**self._described(found), "zero": not found.vector.any()},
             "hits": _hits(hits),
             "settings": {"metric": metric, "center": center or remove > 0, "remove": remove, "k": k},
         }
@@ -279,15 +291,15 @@ class Explorer:
         remove: int = 0,
     ) -> Answer:
         """a is to b as c is to what? With the plane that the three rows and the answer lie nearest to."""
-        _within("k", k, 1, MOST_HITS)
-        _one_of("method", method, get_args(Method))
+        within(limits.HOW_MANY, k, 1, limits.MOST_HITS)
+        one_of("method", method, get_args(Method))
         first, second, third = (_query(self._resolved(word)) for word in (a, b, c))
         drawn = Arrows.of(self._view(center, remove), first, second, third, method, k=k)
         names = ("a", "b", "c", "d", "target")
         return {
             "hits": _hits(drawn.hits),
             "words": {
-                name: {"token": token, "id": i}
+                name: {"token": token, "id": i, "also": [] if i is None else self._also(i)}
                 for name, token, i in zip(names, drawn.words[:3], drawn.ids[:3], strict=False)
             },
             "arrows": {
@@ -313,15 +325,15 @@ class Explorer:
                 )
         return {
             **{name: number(value) for name, value in measures.items()},
-            "a": _described(left),
-            "b": _described(right),
+            "a": self._described(left),
+            "b": self._described(right),
             "settings": {"center": center or remove > 0, "remove": remove},
         }
 
     def heatmap(self, words: Sequence[Word]) -> Answer:
         """Rows as they are, side by side."""
-        if not 1 <= len(words) <= MOST_ROWS:
-            raise ShapeError(f"a heat map here shows 1 to {MOST_ROWS} rows, found {len(words):,}")
+        if not 1 <= len(words) <= limits.MOST_ROWS:
+            raise ShapeError(f"a heat map here shows 1 to {limits.MOST_ROWS} rows, found {len(words):,}")
         drawn = Heatmap.of(self.table, [_query(self._resolved(word)) for word in words])
         rows = zip(drawn.rows, drawn.labels, drawn.values, strict=True)
         return {
@@ -330,6 +342,7 @@ class Explorer:
                     "label": label,
                     "id": row.ids[0] if len(row.ids) == 1 else None,
                     "tokens": list(row.tokens),
+                    "also": self._also(row.ids[0]) if len(row.ids) == 1 else [],
                     "values": packed(values),
                 }
                 for row, label, values in rows
@@ -339,21 +352,42 @@ class Explorer:
 
     def complete(self, prefix: str, n: int = 12) -> Answer:
         """Tokens that begin with what was typed, then those that hold it."""
-        _within("n", n, 1, 100)
-        if len(prefix) > LONGEST_WORD:
-            raise ShapeError(f"a word may have {LONGEST_WORD:,} characters here, found {len(prefix):,}")
+        within("n", n, 1, 100)
+        check_word(prefix)
         with self._lock:
             if self._spellings is None:
                 self._spellings = Spellings(self.table.vocab)
         return {"tokens": [self._token(i) for i in self._spellings.complete(prefix, n)]}
 
     def _resolved(self, word: Word) -> Resolved:
-        if isinstance(word, str) and not 0 < len(word) <= LONGEST_WORD:
-            raise VocabError(f"a word has 1 to {LONGEST_WORD:,} characters here, found {len(word):,}")
+        if isinstance(word, str):
+            check_word(word)
+            shown = as_shown(self.table.vocab, word)
+            return resolve(self.table, word if shown is None else shown)
+        check_row(word, len(self.table))
         return resolve(self.table, word)
 
+    def _described(self, found: Resolved) -> Answer:
+        also = self._also(found.ids[0]) if len(found.ids) == 1 else []
+        return {"word": found.word, "ids": list(found.ids), "tokens": list(found.tokens), "also": also}
+
+    def _also(self, i: int) -> list[int]:
+        """Other ids that hold the token of row ``i``, or what looks like it."""
+        others = (other for other in alike(self.table.vocab, self.table.vocab[i]) if other != i)
+        return list(islice(others, limits.MOST_ALIKE))
+
     def _view(self, center: bool, remove: int) -> Any:
-        return self._views.under(center, _within("remove", remove, 0, MOST_REMOVED))
+        return self._views.under(center, within(limits.REMOVED, remove, 0, self._removable))
+
+    @property
+    def _removed(self) -> int:
+        """Directions that the page takes out unless it is told how many."""
+        return min(UNASKED, self._removable)
+
+    @property
+    def _removable(self) -> int:
+        """How many directions the switches can take out."""
+        return min(limits.MOST_REMOVED, min(self.table.dim, len(self.table)) - 1)
 
     def _token(self, i: int) -> Answer:
         return {"token": self.table.vocab[i], "id": i}
@@ -361,11 +395,11 @@ class Explorer:
     def _map_asked(
         self, method: str, dims: int, seed: int, center: bool | None, remove: int
     ) -> tuple[Any, int, int, bool | None, int]:
-        _one_of("method", method, tuple(available()))
+        one_of(limits.PROJECTION, method, tuple(available()))
         if dims not in (2, 3):
-            raise ShapeError(f"a map has 2 or 3 dimensions, found {dims!r}")
-        _within("seed", seed, 0, LARGEST_SEED)
-        _within("remove", remove, 0, MOST_REMOVED)
+            raise ShapeError(f"{limits.DIMENSIONS} must be 2 or 3, found {dims!r}")
+        within("seed", seed, 0, limits.LARGEST_SEED)
+        within(limits.REMOVED, remove, 0, self._removable)
         return method, dims, seed, center, remove
 
     def _projected(
@@ -382,20 +416,5 @@ def _query(found: Resolved) -> Word:
     return found.ids[0] if len(found.ids) == 1 else found.word
 
 
-def _described(found: Resolved) -> Answer:
-    return {"word": found.word, "ids": list(found.ids), "tokens": list(found.tokens)}
-
-
 def _hits(hits: Sequence[Hit]) -> list[Answer]:
     return [{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits]
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ShapeError(f"{name} {value[:40]!r} is not known; allowed: {', '.join(allowed)}")
-
-
-def _within(name: str, value: int, least: int, most: int) -> int:
-    if not least <= value <= most:
-        raise ShapeError(f"{name} must be from {least:,} to {most:,} here, found {value:,}")
-    return value

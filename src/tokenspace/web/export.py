@@ -21,9 +21,8 @@ import numpy as np
 
 from tokenspace.atomic import check_writable, replacing
 from tokenspace.errors import MissingExtra, ShapeError, TokenspaceError
-from tokenspace.geometry.nearest import nearest
 from tokenspace.geometry.rows import row_blocks
-from tokenspace.geometry.transform import Transform, View
+from tokenspace.geometry.transform import Transform
 from tokenspace.plots.heatmap import WITHIN
 from tokenspace.shapes import Array, Float
 from tokenspace.web.answers import as_json, packed
@@ -195,10 +194,7 @@ def _walks(explorer: Explorer, texts: Sequence[str]) -> list[Answer]:
 
 
 def _neighbors(explorer: Explorer, count: int, told: Told) -> Answer:
-    table = explorer.table
-    found = nearest(
-        View(table), k=count, progress=lambda done, total: told("neighbors of each row", done / total)
-    )
+    found = explorer.nearest(count, lambda done, total: told("neighbors of each row", done / total))
     scores = np.where(found.ids < 0, np.float32(0), found.scores)
     return {"k": count, "ids": packed(found.ids, "i32"), "scores": packed(scores)}
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from tokenspace.errors import TokenspaceError
 
-_MOST_FIELDS = 100
+_MOST_FIELDS = 1_000  # a line of 2,000 characters has no more words
 
 
 class BadRequest(TokenspaceError):
@@ -16,10 +16,11 @@ class BadRequest(TokenspaceError):
 
 
 class Field(NamedTuple):
-    """One parameter: how its text is read, and whether it may stand several times."""
+    """One parameter: how its text is read, whether it may stand several times, what a refusal calls it."""
 
     read: Callable[[str, str], Any]
     repeated: bool = False
+    label: str = ""
 
 
 def text(name: str, value: str) -> str:
@@ -60,7 +61,7 @@ def arguments(query: bytes, fields: Mapping[str, Field]) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise BadRequest("the query is not UTF-8 text, percent-encoded") from None
     except ValueError:
-        raise BadRequest(f"the query has more than {_MOST_FIELDS} parameters") from None
+        raise BadRequest(f"the query has more than {_MOST_FIELDS:,} parameters") from None
     given: dict[str, Any] = {}
     for name, value in pairs:
         field = fields.get(name)
@@ -68,9 +69,9 @@ def arguments(query: bytes, fields: Mapping[str, Field]) -> dict[str, Any]:
             known = ", ".join(fields) or "none"
             raise BadRequest(f"there is no parameter {name[:40]!r} here; there are: {known}")
         if field.repeated:
-            given.setdefault(name, []).append(field.read(name, value))
+            given.setdefault(name, []).append(field.read(field.label or name, value))
         elif name in given:
             raise BadRequest(f"{name} is given twice")
         else:
-            given[name] = field.read(name, value)
+            given[name] = field.read(field.label or name, value)
     return given

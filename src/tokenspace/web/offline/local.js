@@ -4,10 +4,12 @@
  * Each part lies in a script element of type application/json and is read when it is first needed.
  */
 
+import { METRICS, QUERY_METHODS as ANALOGIES, unknown } from "./address.js";
 import { plane } from "./local_plane.js";
 import { Rows, widened } from "./local_rows.js";
 import { Words } from "./local_words.js";
-import { unpacked } from "./numbers.js";
+import { count, unpacked } from "./numbers.js";
+import { quoted, unquoted } from "./shown.js";
 
 /** What the file can't answer: one sentence to show. */
 export class ApiError extends Error {}
@@ -68,6 +70,7 @@ const ANSWERS = {
 };
 
 const ELSEWHERE = "`tokenspace explore` on a machine with the table answers all.";
+const MOST_ALIKE = 8; // other ids that are told of one token
 const parts = new Map();
 
 function part(name) {
@@ -123,24 +126,41 @@ function tokenOf(id) {
 
 /** What a word or an id stands for. A word that is no token needs a tokenizer to be composed. */
 function resolved(word, id) {
+  const { rows, limits } = part("table");
   if (id !== undefined) {
-    const row = Number(id);
-    if (!(row >= 0 && row < part("table").rows)) throw new ApiError(`There is no row ${id}; rows are 0 to ${part("table").rows - 1}.`);
-    return { word: tokenOf(row).token, ids: [row], tokens: [tokenOf(row).token] };
+    const row = within("id", id, 0, rows - 1);
+    return { word: tokenOf(row).token, ids: [row], tokens: [tokenOf(row).token], also: words().also(row, MOST_ALIKE) };
   }
-  if (word === undefined) throw new ApiError("Give a word, or a row's id.");
+  if (word === undefined) throw new ApiError("give a word, or a row's id");
+  if (word.length > limits.word) throw new ApiError(`a word has 1 to ${count(limits.word)} characters here, found ${count(word.length)}`);
   const found = words().find(word);
-  if (found >= 0) return { word, ids: [found], tokens: [tokenOf(found).token] };
-  const near = words().complete(word.slice(0, 4), 3).map((near) => JSON.stringify(tokenOf(near).token));
+  if (found >= 0) {
+    const { token } = tokenOf(found);
+    return { word: unquoted(word) === token ? token : word, ids: [found], tokens: [token], also: words().also(found, MOST_ALIKE) };
+  }
+  const near = words().complete(word.slice(0, 4), 3).map((id) => quoted(tokenOf(id).token));
   const hint = near.length ? `; there are ${near.join(", ")}` : "";
-  throw new ApiError(`${JSON.stringify(word)} is not one of the tokens, and a file has no tokenizer to split it${hint}.`);
+  throw new ApiError(`${quoted(word, limits.word)} is not one of the ${count(rows)} tokens of this vocabulary, and a file has no tokenizer to split it${hint}`);
 }
 
 function switches({ center, remove = 0 }) {
-  const taken = Number(remove);
-  const most = part("table").limits.remove;
-  if (taken > most) throw new ApiError(`This file can take out ${most} directions at most; ${ELSEWHERE}`);
+  const taken = within("top directions removed (remove)", remove, 0, part("table").limits.remove);
   return { center: isOn(center) || taken > 0, remove: taken };
+}
+
+function howMany(k) {
+  return within("how many (k)", k, 1, part("table").limits.k);
+}
+
+/** A whole number of a call, or the server's refusal of it. */
+function within(name, value, least, most) {
+  const number = Number(value);
+  if (Number.isInteger(number) && number >= least && number <= most) return number;
+  throw new ApiError(`${name} must be from ${count(least)} to ${count(most)}, found ${Number.isFinite(number) ? count(number) : quoted(String(value))}`);
+}
+
+function oneOf(name, value, allowed) {
+  if (!allowed.includes(value)) throw new ApiError(unknown(name, value, allowed));
 }
 
 function isOn(value) {
@@ -153,7 +173,9 @@ function hitsOf(hits) {
 
 function neighbors(given) {
   const { q, id, metric = "cosine" } = given;
-  const [k, { center, remove }, query] = [Number(given.k ?? 10), switches(given), resolved(q, id)];
+  const k = howMany(given.k ?? 10);
+  oneOf("metric", metric, METRICS);
+  const [{ center, remove }, query] = [switches(given), resolved(q, id)];
   const recorded = document.getElementById("data-neighbors") ? part("neighbors") : null;
   const plain = recorded && metric === "cosine" && !center;
   if (plain && (k <= recorded.k || part("table").left_out)) {
@@ -174,14 +196,16 @@ function recordedHits({ ids, scores, k }, id) {
 
 function analogy(given) {
   const { method = "3cosadd" } = given;
-  const [k, { center, remove }] = [Number(given.k ?? 5), switches(given)];
+  const k = howMany(given.k ?? 5);
+  oneOf("method", method, ANALOGIES);
+  const { center, remove } = switches(given);
   const asked = ["a", "b", "c"].map((name) => resolved(given[name], given[`${name}_id`]));
   const ids = asked.map((one) => one.ids[0]);
   const { hits, ...vectors } = rows().analogy(ids, k, method, center, remove);
-  if (!hits.length) throw new ApiError("The table has no fourth row that could answer the analogy.");
+  if (!hits.length) throw new ApiError("the table has no fourth row that could answer the analogy");
   return {
     hits: hitsOf(hits),
-    words: { a: tokenOf(ids[0]), b: tokenOf(ids[1]), c: tokenOf(ids[2]) },
+    words: Object.fromEntries(asked.map(({ ids, also }, n) => ["abc"[n], { ...tokenOf(ids[0]), also }])),
     arrows: plane(vectors, rows().vector([hits[0].id], center, remove)),
     settings: { method, center, remove, k },
   };
@@ -194,9 +218,11 @@ function similarity(given) {
 }
 
 function heatmap({ q = [], id = [] }) {
+  const most = part("table").limits.rows;
+  const many = [q, id].flat().length;
+  if (many < 1 || many > most) throw new ApiError(`a heat map here shows 1 to ${most} rows, found ${count(many)}`);
   const asked = [...[q].flat().map((word) => resolved(word)), ...[id].flat().map((row) => resolved(undefined, row))];
-  if (!asked.length) throw new ApiError("A heat map needs at least one row; give a word.");
-  const drawn = asked.map(({ ids, tokens }) => ({ label: tokens[0], id: ids[0], tokens, values: Array.from(rows().raw(ids)) }));
+  const drawn = asked.map(({ ids, tokens, also }) => ({ label: tokens[0], id: ids[0], tokens, also, values: Array.from(rows().raw(ids)) }));
   const sizes = drawn.flatMap(({ values }) => values.map(Math.abs)).sort((a, b) => a - b);
   return { rows: drawn, limit: quantile(sizes, part("table").within) || sizes.at(-1) || 1 };
 }

@@ -1,6 +1,6 @@
 /** Words in the page itself: which token a person means, and which begin with what was typed. */
 
-import { shown } from "./shown.js";
+import { shown, unquoted } from "./shown.js";
 
 const VISIBLE = [[33, 126], [161, 172], [174, 255]]; // the bytes that byte-level tokens write as themselves
 
@@ -13,14 +13,22 @@ export class Words {
     this.placeholder = placeholder;
   }
 
-  /** @returns {number} the id that a person means by `word`, or -1 */
+  /** @returns {number} the id that a person means by `word`, or of the token that is shown so, or -1 */
   find(word) {
     this.first ??= firstIds(this.tokens);
-    for (const form of this.#forms(word)) if (this.first.has(form)) return this.first.get(form);
+    for (const form of [...this.#forms(word), unquoted(word)]) if (this.first.has(form)) return this.first.get(form);
     return -1;
   }
 
-  /** @returns {number[]} tokens that begin with `prefix`, then those that hold it; the shorter first */
+  /** @returns {number[]} up to `n` other ids of the same token */
+  also(id, n) {
+    const others = [];
+    for (let other = 0; other < this.tokens.length && others.length < n; other++)
+      if (other !== id && this.tokens[other] === this.tokens[id]) others.push(other);
+    return others;
+  }
+
+  /** @returns {number[]} the token that is `prefix`, those that begin with it, then those that hold it; the shorter first */
   complete(prefix, n) {
     this.spelled ??= this.tokens.map((token) => folded(this.#spelled(token)));
     const sought = folded(prefix);
@@ -30,7 +38,9 @@ export class Words {
       (form.startsWith(sought) ? begins : holds).push([[...form].length, id]);
     });
     const order = (a, b) => a[0] - b[0] || a[1] - b[1];
-    const found = new Set([...begins.sort(order), ...holds.sort(order)].map(([, id]) => id));
+    const exact = this.find(prefix);
+    const found = new Set(exact < 0 || this.placeholder[exact] ? [] : [exact]);
+    for (const id of [...begins.sort(order), ...holds.sort(order)].map(([, id]) => id)) found.add(id);
     this.written ??= writtenForms(this.tokens);
     for (const [id, written] of this.written)
       if (!this.placeholder[id] && (written.startsWith(sought) || written.startsWith(written[0] + sought))) found.add(id);

@@ -12,10 +12,10 @@ let made = 0;
 /** A word typed, or a token picked: then its id is the key, since two ids may hold the same token. */
 export class TokenField {
   /**
-   * @param {{label: string, placeholder?: string, onpick?: (value: {word: string, id: ?number}) => void}} options
+   * @param {{label: string, placeholder?: string, required?: boolean, onpick?: (value: {word: string, id: ?number}) => void}} options
    *   `onpick` hears when a proposal is taken
    */
-  constructor({ label, placeholder = "", onpick = () => {} }) {
+  constructor({ label, placeholder = "", required = false, onpick = () => {} }) {
     const id = `token-${(made += 1)}`;
     this.onpick = onpick;
     this.id = null; // of the proposal that was taken; null once one types on
@@ -37,6 +37,7 @@ export class TokenField {
       spellcheck: "false",
       maxlength: 2000,
       placeholder,
+      required,
       "aria-autocomplete": "list",
       "aria-expanded": "false",
       "aria-controls": `${id}-list`,

@@ -1,6 +1,6 @@
 /** The page: opens the table, and shows the view that the address names. */
 
-import { corrected } from "./address.js";
+import { corrected, unknown } from "./address.js";
 import { ask } from "./api.js";
 import { el, fill } from "./dom.js";
 import { MapView } from "./map.js";
@@ -57,7 +57,8 @@ function putRight(asked) {
   const view = viewOf(asked);
   const { changes, message } = corrected({ ...asked, view }, opened);
   const other = asked.view !== undefined && asked.view !== view;
-  tell((other ? `view “${brief(asked.view, 40)}” is not known; showing ${VIEWS[view]}. ` : "") + message);
+  const said = other ? `${unknown("view", asked.view, Object.keys(VIEWS))}; showing ${view}.` : "";
+  tell([said, message].filter(Boolean).join(" "));
   if (asked.view === view && !message) return asked;
   setState({ ...changes, view }, { replace: true, quiet: true });
   return state();

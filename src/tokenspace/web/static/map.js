@@ -44,15 +44,15 @@ export class MapView {
     this.seed = el("input", {
       type: "number",
       min: 0,
-      max: 2 ** 31 - 1,
+      max: 2 ** 32 - 1,
       value: 0,
       onchange: () => this.seed.reportValidity() && setState({ seed: this.seed.value }),
     });
     this.color = select(COLORINGS, "kind", (color) => setState({ color }));
     this.k = el("input", {
       type: "number",
-      min: 2,
-      max: 1000,
+      min: 1,
+      max: Math.min(table.limits.clusters, table.rows),
       value: table.defaults?.clusters ?? CLUSTERS,
       onchange: () => this.k.reportValidity() && setState({ k: this.k.value }),
     });

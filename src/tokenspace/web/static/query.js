@@ -6,9 +6,8 @@ import { AnalogyQuery } from "./query_analogy.js";
 import { NeighborsQuery } from "./query_neighbors.js";
 import { RowsQuery } from "./query_rows.js";
 import { SimilarityQuery } from "./query_similarity.js";
-import { setState } from "./state.js";
+import { setState, state } from "./state.js";
 
-const REMOVED = 2; // directions, where the table has as many to give
 const KINDS = [
   ["neighbors", "Neighbors"],
   ["analogy", "Analogy"],
@@ -32,9 +31,10 @@ export class QueryView {
     this.tabs = choices("Question", KINDS, "neighbors", (ask) => setState({ ask }));
     this.removed = el("input", {
       type: "number",
-      min: 1,
+      required: true,
+      min: 0,
       max: this.most,
-      value: Math.min(REMOVED, this.most),
+      value: table.defaults.remove,
       onchange: () => this.#switched(),
     });
     this.metric = select(
@@ -46,7 +46,14 @@ export class QueryView {
       "cosine",
       (metric) => setState({ metric }),
     );
-    this.k = el("input", { type: "number", min: 1, max: 1000, value: 10, onchange: () => this.#switched() });
+    this.k = el("input", {
+      type: "number",
+      required: true,
+      min: 1,
+      max: table.limits.k,
+      value: 10,
+      onchange: () => this.#switched(),
+    });
     this.method = select(
       [
         ["3cosadd", "3CosAdd"],
@@ -83,7 +90,7 @@ export class QueryView {
     this.metric.value = now.metric ?? "cosine";
     this.method.value = now.method ?? "3cosadd";
     this.k.value = now.k ?? (kind === "analogy" ? 5 : 10);
-    this.removed.value = now.remove ?? Math.min(REMOVED, this.most);
+    this.removed.value = now.remove ?? this.table.defaults.remove;
     const asked = query.read(now);
     const key = JSON.stringify([
       kind,
@@ -139,15 +146,15 @@ export class QueryView {
   }
 
   #switched() {
-    const k = Number(this.k.value);
-    const remove = Number(this.removed.value);
-    if (k >= 1 && (remove >= 1 || this.most === 0)) setState({ k, remove: remove || null });
+    const fields = [this.k, this.removed].filter((one) => one.isConnected);
+    if (!fields.every((one) => one.reportValidity())) return;
+    setState(Object.fromEntries(fields.map((one) => [one === this.k ? "k" : "remove", Number(one.value)])));
   }
 
   #submitted(event) {
     event.preventDefault();
     this.shown = null; // ask again, even if nothing changed
     setState(this.query.typed(), { quiet: true });
-    this.show(Object.fromEntries(new URLSearchParams(location.search)));
+    this.show(state());
   }
 }

@@ -4,6 +4,7 @@ import { TokenField } from "./complete.js";
 import { el, svg } from "./dom.js";
 import { fixed, percent } from "./numbers.js";
 import { HeatMap } from "./query_rows.js";
+import { twins } from "./query_neighbors.js";
 import { readWords, rowsAsked, setWords, typedWords } from "./query_similarity.js";
 import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
@@ -21,9 +22,9 @@ export class AnalogyQuery {
     this.switches = ["method", "k", "remove"];
     const onpick = () => setState(this.typed());
     this.words = {
-      a: new TokenField({ label: "a", onpick }),
-      b: new TokenField({ label: "is to b", onpick }),
-      c: new TokenField({ label: "as c", onpick }),
+      a: new TokenField({ label: "a", required: true, onpick }),
+      b: new TokenField({ label: "is to b", required: true, onpick }),
+      c: new TokenField({ label: "as c", required: true, onpick }),
     };
     this.fields = Object.values(this.words).map((one) => one.node);
   }
@@ -58,7 +59,9 @@ export class AnalogyQuery {
     const best = raw.hits.slice(0, 1).map((hit) => hit.id);
     this.heat = new HeatMap(await this.ask("heatmap", rowsAsked(asked, ["a", "b", "c"], best)), now);
     this.summary = `${brief(raw.words.a.token)} is to ${brief(raw.words.b.token)} as ${brief(raw.words.c.token)} is to ${brief(raw.hits[0].token)} (${fixed(raw.hits[0].score, 4)}). The three words given can't be answers.`;
+    const said = ["a", "b", "c"].filter((name) => asked[name] !== undefined).map((name) => raw.words[name]);
     return [
+      said.map(({ token, id, also }) => twins(token, id, also)),
       columnNodes(settings, answers, draw, k + 10),
       el("h3", {}, "The rows themselves"),
       this.heat.node,

@@ -16,7 +16,8 @@ export class NeighborsQuery {
   constructor({ ask }) {
     this.ask = ask;
     this.switches = ["metric", "k", "remove"];
-    this.word = new TokenField({ label: "Word or token", onpick: () => setState({ ...this.typed() }) });
+    const onpick = () => setState(this.typed());
+    this.word = new TokenField({ label: "Word or token", required: true, onpick });
     this.fields = [this.word.node];
   }
 
@@ -57,6 +58,7 @@ export class NeighborsQuery {
     this.summary = `${plural(hits.length, "neighbor")} of ${brief(query.word ?? query.tokens[0])} by ${metric}, ${settings.length === 3 ? "three" : "two"} ways.`;
     return [
       composed(query),
+      asked.id === undefined && twins(query.tokens[0], query.ids[0], query.also),
       columnNodes(settings, answers, list, k),
       el("h3", {}, "The rows themselves"),
       this.heat.node,
@@ -79,6 +81,18 @@ export function composed(query) {
     " is no single token: its vector is the mean of ",
     pieces,
     ".",
+  );
+}
+
+/** Said of a token that stands at several ids, one of which was taken. */
+export function twins(token, id, also) {
+  if (!also?.length) return null;
+  const more = also.length > 1 ? "the others are" : "the other is";
+  return el(
+    "p",
+    { class: "note" },
+    tokenNode(token),
+    ` stands at several ids. This is the first, id ${id}; ${more} ${also.join(", ")}.`,
   );
 }
 

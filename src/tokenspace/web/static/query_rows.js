@@ -3,10 +3,11 @@
 import { el, field } from "./dom.js";
 import { fixed, plural, unpacked } from "./numbers.js";
 import { Rows } from "./rows.js";
-import { brief, tokenNode } from "./shown.js";
+import { brief, tokenNode, unquoted } from "./shown.js";
 import { setState } from "./state.js";
 
 const FIRST = "king queen man woman";
+const SHOWN = /(?<=^|[\s,])('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?:,|(?=\s)|$)/;
 
 /** A picture of `/api/heatmap`'s answer with the numbers under it. */
 export class HeatMap {
@@ -15,7 +16,7 @@ export class HeatMap {
       label: tokenNode(row.label, 14),
       name: brief(row.label),
       values: unpacked(row.values),
-      mark: row.id === null && row.tokens.length > 1 ? `mean of ${row.tokens.length}` : null,
+      mark: markOf(row),
     }));
     const onmove = (dim) => setState({ dim: dim || null }, { replace: true, quiet: true });
     this.rows = new Rows({
@@ -38,7 +39,13 @@ export class RowsQuery {
   constructor({ ask }) {
     this.ask = ask;
     this.switches = [];
-    this.words = el("input", { type: "text", autocomplete: "off", spellcheck: "false", maxlength: 2000 });
+    this.words = el("input", {
+      type: "text",
+      autocomplete: "off",
+      spellcheck: "false",
+      maxlength: 2000,
+      required: true,
+    });
     this.fields = [field("Words, apart by spaces or commas", this.words)];
   }
 
@@ -64,10 +71,22 @@ export class RowsQuery {
   }
 }
 
-/** The words of a line; the comma in 3,000, or one by itself, stays. */
+/** The words of a line; the comma in 3,000, or one by itself, stays, and what stands in a token shown as ' a'. */
 function apart(line) {
-  const words = line.split(/\s+/).flatMap((word) => (/^,+$/.test(word) ? [word] : word.split(/,(?!\d)/)));
+  const words = [];
+  for (const part of line.split(SHOWN)) {
+    if (unquoted(part) !== null) words.push(part);
+    else
+      for (const word of part.split(/\s+/))
+        words.push(...(/^,+$/.test(word) ? [word] : word.split(/,(?!\d)/)));
+  }
   return words.filter(Boolean);
+}
+
+/** What a row is, where its label alone does not say that. */
+function markOf({ id, tokens, also }) {
+  if (id === null) return tokens.length > 1 ? `mean of ${tokens.length}` : null;
+  return also?.length ? `id ${id}` : null; // one of several that look alike
 }
 
 function legend(largest) {

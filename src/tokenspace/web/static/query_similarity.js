@@ -3,7 +3,7 @@
 import { TokenField } from "./complete.js";
 import { el, fill } from "./dom.js";
 import { fixed } from "./numbers.js";
-import { composed } from "./query_neighbors.js";
+import { composed, twins } from "./query_neighbors.js";
 import { HeatMap } from "./query_rows.js";
 import { brief } from "./shown.js";
 import { setState } from "./state.js";
@@ -23,8 +23,8 @@ export class SimilarityQuery {
     this.switches = ["remove"];
     const onpick = () => setState(this.typed());
     this.words = {
-      a: new TokenField({ label: "First word", onpick }),
-      b: new TokenField({ label: "Second word", onpick }),
+      a: new TokenField({ label: "First word", required: true, onpick }),
+      b: new TokenField({ label: "Second word", required: true, onpick }),
     };
     this.fields = [this.words.a.node, this.words.b.node];
   }
@@ -62,6 +62,8 @@ export class SimilarityQuery {
     return [
       composed(a),
       composed(b),
+      asked.a !== undefined && twins(a.tokens[0], a.ids[0], a.also),
+      asked.b !== undefined && twins(b.tokens[0], b.ids[0], b.also),
       el("div", { class: "scroller" }, table),
       el("h3", {}, "The rows themselves"),
       this.heat.node,

@@ -5,6 +5,8 @@ import { el } from "./dom.js";
 const LONGEST = 40; // characters of a token in running text; its title holds more
 const LONGEST_TITLE = 2000;
 const HIDDEN = /[\p{C}\p{Z}]/u; // what Python's str.isprintable calls not printable, but for the space
+const ESCAPE = /\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(000[0-9a-f]{5}|0010[0-9a-f]{4})|([nrt])|(['"\\]))/g;
+const LETTERS = { n: "\n", r: "\r", t: "\t" };
 const NAMED = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\" };
 
 /**
@@ -15,7 +17,7 @@ const NAMED = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\" };
  */
 export function shown(token) {
   const plain = token && token === token.trim() && ![...token].some((c) => c !== " " && HIDDEN.test(c));
-  return plain ? token : quoted(token);
+  return plain ? token : written(token);
 }
 
 /** The first `longest` characters of a token, shown, with an ellipsis where that cuts it. */
@@ -44,7 +46,27 @@ function titleOf(whole, length) {
   return `${cut} (${length.toLocaleString("en")} characters)`;
 }
 
-function quoted(token) {
+/** `text` in quotes, cut to `longest` characters: as the server writes what it refuses. */
+export function quoted(text, longest = LONGEST) {
+  return written([...text].slice(0, longest).join(""));
+}
+
+/**
+ * The token that `shown` writes as `text`, in quotes.
+ *
+ * @param {string} text
+ * @returns {?string} null if it writes none so
+ */
+export function unquoted(text) {
+  if (text.length < 2 || !"'\"".includes(text[0]) || text.at(-1) !== text[0]) return null;
+  const token = text.slice(1, -1).replace(ESCAPE, (_, x, u, wide, named, itself) => {
+    const code = x ?? u ?? wide;
+    return code ? String.fromCodePoint(parseInt(code, 16)) : (LETTERS[named] ?? itself);
+  });
+  return shown(token) === text ? token : null;
+}
+
+function written(token) {
   const quote = token.includes("'") && !token.includes('"') ? '"' : "'";
   return quote + [...token].map((c) => escaped(c, quote)).join("") + quote;
 }

@@ -8,9 +8,9 @@
 const listeners = new Set();
 const remembered = new Map(); // view -> its own part of the address, for when one comes back to it
 
-/** @returns {Object<string, string>} the state: `view` and what that view added */
+/** @returns {Object<string, string>} the state: `view` and what that view added; no empty value */
 export function state() {
-  return Object.fromEntries(new URLSearchParams(location.search));
+  return Object.fromEntries([...new URLSearchParams(location.search)].filter(([, value]) => value !== ""));
 }
 
 /**

@@ -5,7 +5,7 @@ import { el, field, fill, select } from "./dom.js";
 import { tell } from "./message.js";
 import { plural, unpacked } from "./numbers.js";
 import { Rows } from "./rows.js";
-import { brief } from "./shown.js";
+import { quoted } from "./shown.js";
 import { addressOf, setState, showView, state } from "./state.js";
 import { gradientLines, gradientPicture, gradientSummary } from "./walk_gradient.js";
 import { idsPanel, linesOf, notesOf, tokensPanel } from "./walk_panels.js";
@@ -171,7 +171,7 @@ export class WalkView {
       this.steps.findIndex((step) => step.key === now.step),
     );
     if (now.step !== undefined && now.step !== this.steps[at].key) {
-      tell(`The step “${brief(now.step, 40)}” is not one of this walk; showing ${this.steps[at].name}.`);
+      tell(`step ${quoted(now.step, 40)} is not one of this walk; showing ${this.steps[at].name}.`);
       setState({ step: null }, { replace: true, quiet: true });
     }
     this.at = at;
