@@ -104,3 +104,13 @@ def test_gensim_reads_no_npy(tmp_path):
     note = "2 tokens repeat an earlier one; each keeps its row here"
     assert run(str(tmp_path / "in"), str(tmp_path / "w.npy")).stderr == f"{note}\n"
     assert run(str(tmp_path / "in"), str(tmp_path / "w.txt")).stderr == f"{note}, gensim reads the first\n"
+
+
+def test_the_tokens_of_a_matrix_are_named(tmp_path, write):
+    np.save(tmp_path / "w.npy", np.ones((2, 3), np.float32))
+    missing = run(str(tmp_path / "w.npy"), str(tmp_path / "out"), exit_code=1)
+    assert "convert --vocab FILE" in missing.stderr
+    words = write("words", "a\nb\n")
+    result = run(str(tmp_path / "w.npy"), str(tmp_path / "out"), "--vocab", str(words))
+    assert result.stdout == f"{tmp_path / 'out'}: 2 rows × 3, numpy to native; {EQUAL}\n"
+    assert list(ts.load(tmp_path / "out").vocab) == ["a", "b"]

@@ -125,7 +125,9 @@ def test_an_array_of_pickles_is_not_opened(tmp_path, write):
 
 
 def test_half_a_table_names_the_missing_file(write):
-    with pytest.raises(TableFormatError, match=r"there is no .*t\.vocab\.txt; .* two files, t\.npy and"):
+    with pytest.raises(
+        TableFormatError, match=r"there is no .*t\.vocab\.txt, .*; put one there, or name it: .* --vocab"
+    ):
         npy.load(write("t.npy", array()))
 
 

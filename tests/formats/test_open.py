@@ -220,7 +220,7 @@ def test_rows_of_a_map_in_one_piece_stay_mapped_and_lose_the_tokenizer():
 
 
 def test_a_tensor_is_named_for_tensors_alone():
-    with pytest.raises(ShapeError, match=r"tensor is for a file of a model's tensors; .* is native"):
+    with pytest.raises(ShapeError, match=r"tensor is for a model's tensors; .* is native"):
         ts.load(str(formats.BUILT_IN["wordnet"]), tensor="weight")
 
 

@@ -48,7 +48,12 @@ PARTS = {
     help="A token that is no UTF-8: an error, read with U+FFFD in it, or kept byte by byte.",
 )
 @click.option("--tensor", metavar="NAME", help="The table among the tensors of a model's files.")
-@click.option("--vocab", metavar="FILE", help="The tokens of a file of tensors, where it has none beside it.")
+@click.option(
+    "--vocab",
+    metavar="FILE",
+    help="The tokens of a file of tensors, a .npy or .npz that has none: a token a line, or a tokenizer's "
+    "file or folder.",
+)
 @click.option("--allow-loss", is_flag=True, help="Leave out the rows whose tokens OUT's format can't hold.")
 @json_option
 def convert(

@@ -82,7 +82,7 @@ def convert(
     place = located(source)
     table = load(place, **reading)
     read_as = sniff(place)
-    _check_apart(source, place, read_as, files)
+    _check_apart(source, place, read_as, files, reading.get("vocab"))
     left_out = list(unwritable(table.vocab, FORMATS[name].refusal)) if allow_loss else []
     kept = _without(table, left_out) if left_out else table
     read_from = _read_now(table, read_as)
@@ -139,7 +139,7 @@ def _parts(table: Table) -> dict[str, bool]:
 def _whole(place: Path, read_as: str, table: Table, reading: dict[str, Any]) -> Table:
     """The table that ``table`` is some rows of, where that may have a tokenizer which some rows can't."""
     partly = reading.get("limit") is not None or reading.get("rows") is not None
-    if not partly or "tokenizer" not in FORMATS[read_as].keeps:
+    if not partly or ("tokenizer" not in FORMATS[read_as].keeps and reading.get("vocab") is None):
         return table
     return load(place, **{key: value for key, value in reading.items() if key not in ("limit", "rows")})
 
@@ -159,14 +159,21 @@ def _without(table: Table, ids: list[int]) -> Table:
     return selected(table, keep)
 
 
-def _check_apart(source: str | os.PathLike[str], place: Path, read_as: str, files: list[Path]) -> None:
-    """``OutputError`` if one of ``files`` is what the table at ``source`` is read from."""
+def _check_apart(
+    source: str | os.PathLike[str],
+    place: Path,
+    read_as: str,
+    files: list[Path],
+    vocab: str | os.PathLike[str] | None,
+) -> None:
+    """``OutputError`` if one of ``files`` is what the table at ``source``, or its tokens, are read from."""
     if place.is_dir():
         own = [file for file in place.rglob("*") if file.is_file()]
     else:
         file = table_source(place).file
         beside = [*files_of(file, "numpy")[1:], *(file.with_name(name) for name in TOKENIZER_FILES)]
         own = [file, *(beside if read_as in ("numpy", "tensors") else [])]
+    own += [] if vocab is None else [Path(vocab)]
     for file in files:
         same = next((each for each in own if file.exists() and each.exists() and file.samefile(each)), None)
         if same is not None:

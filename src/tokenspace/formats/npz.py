@@ -10,9 +10,9 @@ member                  dtype, shape                      meaning
 ``tokens.npy``          text ``<U`` or bytes ``|S`` (V)   the tokens, as others write them; or ``vocab``
 ======================  ================================  ==================================================
 
-Where an archive has no tokens they are lines of ``x.vocab.txt`` beside it, as ``numpy``'s are. Members that
-lie uncompressed in a plain file are mapped. Tokens are written as bytes: an array of text has no place for a
-NUL at a token's end, and takes four bytes a character of the longest for every token.
+Where an archive has no tokens they are named, or are lines of ``x.vocab.txt`` beside it, as ``numpy``'s are.
+Members that lie uncompressed in a plain file are mapped. Tokens are written as bytes: an array of text has no
+place for a NUL at a token's end, and takes four bytes a character of the longest for every token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 
 from tokenspace import rounding
 from tokenspace.atomic import replacing
-from tokenspace.errors import TableFormatError
+from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.formats.npy import (
     Header,
     check_rows,
@@ -38,8 +38,9 @@ from tokenspace.formats.npy import (
     read_up_to,
     write_matrix,
 )
-from tokenspace.formats.numpy import read_vocabulary, vocabulary_path
+from tokenspace.formats.numpy import read_named, read_vocabulary, vocabulary_path
 from tokenspace.formats.tokens import Errors, TokensRead, Verify, counted, table_read
+from tokenspace.models.vocabulary import NAMED, Names
 from tokenspace.shapes import Array
 from tokenspace.source import Source, exists
 from tokenspace.table import Table
@@ -63,10 +64,17 @@ def holds_arrays(members: list[str]) -> bool:
     return bool(members) and all(name.endswith(".npy") for name in members)
 
 
-def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
-    """Map or unpack the arrays and read the tokens; ``errors`` and ``limit`` are ``word2vec.load``'s.
+def load(
+    path: str | os.PathLike[str] | Source,
+    errors: Errors = "strict",
+    limit: int | None = None,
+    vocab: str | os.PathLike[str] | None = None,
+) -> Table:
+    """Map or unpack the arrays and read the tokens; ``errors`` and ``limit`` are ``word2vec.load``'s, and
+    ``vocab``, for an archive that has no tokens, is ``numpy.load``'s.
 
-    ``TableFormatError`` if there is no table among them, if there are several, or if they don't fit.
+    ``ShapeError`` if an archive with tokens is given ``vocab``; ``TableFormatError`` if there is no table
+    among the arrays, if there are several, or if they don't fit.
     """
     source = path if isinstance(path, Source) else Source(path)
     archive = source.path
@@ -83,8 +91,15 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         raise TableFormatError(
             f"{archive}: {OUTPUT} is {output.shape}, {name} {weight.shape}; they must be equal"
         )
+    tokens: TokensRead | Names
     inside = next((each for each in TOKENS if each in members and not members[each].is_table), None)
-    if BYTES in members and OFFSETS in members:
+    together = BYTES in members and OFFSETS in members
+    if vocab is not None:
+        if together or inside is not None:
+            own = str(BYTES if together else inside).removesuffix(".npy")
+            raise ShapeError(f"{archive} has tokens of its own, in {own!r}; leave vocab out")
+        tokens = read_named(vocab, Source(archive / name), errors, limit)
+    elif together:
         tokens = _end_to_end(archive, len(weight), errors, limit)
     elif inside is not None:
         tokens = _tokens(archive / inside, len(weight), errors, limit)
@@ -104,7 +119,8 @@ def _without_tokens(members: dict[str, Header], archive: Path, names: Path) -> T
     found = _listed(members, list(members))
     return TableFormatError(
         f"{archive} has no tokens: its arrays are {found}; tokens are looked for in "
-        f"'tokens' or 'vocab' (text or bytes), in 'tokens.bytes' with 'tokens.offsets', and in {names}"
+        f"'tokens' or 'vocab' (text or bytes), in 'tokens.bytes' with 'tokens.offsets', and in {names}; put "
+        f"them there, or {NAMED}"
     )
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from tokenspace import atomic, rounding
-from tokenspace.errors import OutputError, TableFormatError
-from tokenspace.formats.npy import MAGIC, check_rows, read_matrix, write_matrix
+from tokenspace.errors import CheckpointError, OutputError, TableFormatError
+from tokenspace.formats.npy import MAGIC, check_rows, read_header, read_matrix, write_matrix
 from tokenspace.formats.tokens import (
     MARKED,
     NEWLINE,
@@ -31,13 +31,14 @@ from tokenspace.formats.tokens import (
     is_utf8,
     table_read,
 )
+from tokenspace.models.vocabulary import NAMED, Names, named_by
 from tokenspace.source import Source, exists
 from tokenspace.table import Table
 
 NAME = "numpy"
 _BLOCK = 1 << 20
 
-__all__ = ["MAGIC", "NAME", "load", "read_vocabulary", "refusal", "save", "vocabulary_path"]
+__all__ = ["MAGIC", "NAME", "load", "read_named", "read_vocabulary", "refusal", "save", "vocabulary_path"]
 
 
 def vocabulary_path(path: str | os.PathLike[str]) -> Path:
@@ -50,23 +51,50 @@ def vocabulary_path(path: str | os.PathLike[str]) -> Path:
     return (path.with_suffix("") if path.suffix == ".gz" else path).with_suffix(".vocab.txt")
 
 
-def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
-    """Map the array and read the tokens beside it; ``errors`` and ``limit`` are ``word2vec.load``'s.
+def load(
+    path: str | os.PathLike[str] | Source,
+    errors: Errors = "strict",
+    limit: int | None = None,
+    vocab: str | os.PathLike[str] | None = None,
+) -> Table:
+    """Map the array and read the tokens beside it, or in ``vocab``: a folder of tokenizer files, one such
+    file, or a file of one token a line. ``errors`` and ``limit`` are ``word2vec.load``'s.
 
     float32 and float16 stay what they are, in the machine's byte order; float64 is rounded to float32.
     ``TableFormatError`` if either file is not what it should be, or they are of different lengths.
     """
     source = path if isinstance(path, Source) else Source(path)
-    return _load(source, vocabulary_path(source.path), errors, limit)
+    return _load(source, vocabulary_path(source.path), errors, limit, vocab)
 
 
-def _load(source: Source, names: Path, errors: Errors = "strict", limit: int | None = None) -> Table:
+def _load(
+    source: Source,
+    names: Path,
+    errors: Errors = "strict",
+    limit: int | None = None,
+    named: str | os.PathLike[str] | None = None,
+) -> Table:
     weight, changed = read_matrix(source, limit)
-    tokens = read_vocabulary(names, source.path, len(weight), errors, limit)
+    tokens: TokensRead | Names
+    if named is None:
+        tokens = read_vocabulary(names, source.path, len(weight), errors, limit)
+    else:
+        tokens = read_named(named, source, errors, limit)
     about = {} if changed is None else rounding.read_from(changed)
     table = table_read(source.path, NAME, weight, tokens, dtype=weight.dtype.name, **about)
     check_rows(table, source.path)
     return table
+
+
+def read_named(named: str | os.PathLike[str], source: Source, errors: Errors, limit: int | None) -> Names:
+    """The tokens that ``named`` gives the array at ``source``: to all its rows, or the first ``limit``."""
+    with source.open() as file:
+        rows = read_header(file, source.path).shape[0]
+    try:
+        names = named_by(named, rows, errors, limit)
+    except CheckpointError as error:
+        raise TableFormatError(str(error)) from None
+    return names if limit is None or limit >= rows else names._replace(tokenizer=None)
 
 
 def read_vocabulary(names: Path, path: Path, rows: int, errors: Errors, limit: int | None) -> TokensRead:
@@ -75,7 +103,8 @@ def read_vocabulary(names: Path, path: Path, rows: int, errors: Errors, limit: i
     """
     if not exists(names):
         raise TableFormatError(
-            f"there is no {names}; a table of this format is two files, {path.name} and {names.name}"
+            f"there is no {names}, a token a line, which names the rows of {path.name}; put one there, or "
+            f"{NAMED}"
         )
     held, lines = bytearray(), 0
     with Source(names).open() as file:

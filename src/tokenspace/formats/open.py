@@ -80,6 +80,10 @@ FORMATS = {
     "tensors": Format(load_file, None, _any, DTYPES, frozenset({"tokenizer", "output", "special"})),
     "checkpoint": Format(_checkpoint, None, _any, DTYPES, frozenset({"tokenizer", "output", "special"})),
 }
+_TAKEN_BY = {
+    "tensor": ({"tensors", "checkpoint"}, "a model's tensors"),
+    "vocab": ({"tensors", "numpy", "npz"}, "a file of tensors, a .npy or .npz"),
+}
 WRITABLE = [name for name, format in FORMATS.items() if format.save]
 PACKED = ["word2vec-text", "word2vec-binary", "glove"]  # read in order, and so written with gzip too
 SUFFIXES = {
@@ -108,8 +112,9 @@ def load(
 
     ``limit`` reads the first so many rows and no more of the file than they need; ``rows`` (a slice, or ids)
     takes these, numbered anew. ``errors`` says what becomes of a token that is no UTF-8: "strict" refuses the
-    file, "replace" puts U+FFFD, "surrogateescape" keeps the bytes. ``tensor`` names the table, and ``vocab``
-    the file of its tokens, where a model's files leave that open.
+    file, "replace" puts U+FFFD, "surrogateescape" keeps the bytes. ``tensor`` names the table where a
+    model's files leave that open, and ``vocab`` the tokens of a file of tensors, a ``.npy`` or ``.npz``
+    without them: a folder of tokenizer files, one such file, or a file of one token a line.
 
     ``TableFormatError`` or ``CheckpointError`` say what is wrong with anything else.
 
@@ -156,9 +161,10 @@ def _read(place: Path, limit: int | None, errors: Errors, model: dict[str, Any])
         if name == "tensors" and source.file == source.path and static_embedding.is_static(place.parent):
             source, name = place.parent, static_embedding.NAME  # whose tokens only the folder tells
     given = {key: value for key, value in model.items() if value is not None}
-    taken = {"tensors": {"tensor", "vocab"}, "checkpoint": {"tensor"}}.get(name, set())
-    if wrong := [key for key in given if key not in taken]:
-        raise ShapeError(f"{' and '.join(wrong)} is for a file of a model's tensors; {place} is {name}")
+    for key in given:
+        takers, which = _TAKEN_BY[key]
+        if name not in takers:
+            raise ShapeError(f"{key} is for {which}; {place} is {name}")
     return FORMATS[name].load(source, errors=errors, limit=limit, **given)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokenspace.errors import TableFormatError, VocabError
+from tokenspace.models.vocabulary import Names
 from tokenspace.shapes import Array, Int
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
@@ -131,7 +132,7 @@ def table_read(
     path: Path,
     name: str,
     weight: Array,
-    tokens: TokensRead | Sequence[str],
+    tokens: TokensRead | Names | Sequence[str],
     output: Array | None = None,
     **about: Any,
 ) -> Table:
@@ -139,12 +140,18 @@ def table_read(
     ``provenance`` counts those that repeat an earlier one, and those in which bytes were replaced.
     """
     read_from = {"file": path.name, "format": name, **about}
-    vocab = tokens.vocab() if isinstance(tokens, TokensRead) else Vocab(tokens)
-    if isinstance(tokens, TokensRead) and tokens.replaced:
-        read_from["replaced_tokens"] = tokens.replaced
+    tokenizer = None
+    if isinstance(tokens, TokensRead):
+        tokens = Names(tokens.vocab(), replaced=tokens.replaced)
+    if isinstance(tokens, Names):
+        vocab, tokenizer, replaced = tokens
+        if replaced:
+            read_from["replaced_tokens"] = replaced
+    else:
+        vocab = Vocab(tokens)
     if repeats := repeated(vocab):
         read_from["repeated_tokens"] = repeats
-    return Table(weight, vocab, output=output, provenance={READ_FROM: read_from})
+    return Table(weight, vocab, tokenizer, output, {READ_FROM: read_from})
 
 
 def repeated(vocab: Vocab) -> int:

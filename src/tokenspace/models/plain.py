@@ -70,7 +70,7 @@ def load_file(
         rows, dim = found.shape
         if 0 in (rows, dim):
             raise TableFormatError(f"{source.path}: {found.name!r} is {[rows, dim]}; it holds no numbers")
-        names, tokenizer = for_file(source, rows, vocab, errors, limit)
+        names, tokenizer, replaced = for_file(source, rows, vocab, errors, limit)
         read_from: dict[str, Any] = {
             "file": source.path.name,
             "format": _format(source),
@@ -82,6 +82,8 @@ def load_file(
         output, output_changed = (None, None) if head is None else _numbers(head, limit)
         if rows_changed := [each for each in (changed, output_changed) if each is not None]:
             read_from |= {"dtype": "float64", **rounding.read_from(*rows_changed)}
+        if replaced:
+            read_from["replaced_tokens"] = replaced
         provenance: dict[str, Any] = {"read_from": read_from}
         if limit is not None and limit < rows:
             tokenizer, provenance["rows_taken"] = None, limit

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,15 @@ from tokenspace.vocab import Vocab, placeholder
 
 Errors = Literal["strict", "replace", "surrogateescape"]
 LINES = ".vocab.txt"  # x.pt may have x.vocab.txt, as x.npy has
+NAMED = "name it: load(path, vocab=...) or convert --vocab FILE"
+
+
+class Names(NamedTuple):
+    """The tokens of a table, the tokenizer if there is one, and in how many tokens U+FFFD replaced bytes."""
+
+    vocab: Vocab
+    tokenizer: Tokenizer | None = None
+    replaced: int = 0
 
 
 def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
@@ -91,28 +101,28 @@ def for_file(
     named: str | os.PathLike[str] | None = None,
     errors: Errors = "strict",
     limit: int | None = None,
-) -> tuple[Vocab, Tokenizer | None]:
-    """The tokens of the table in ``source``, a file of ``rows`` rows, and the tokenizer if there is one.
+) -> Names:
+    """The tokens of the table in ``source``, a file of ``rows`` rows.
 
-    ``named`` is a folder of tokenizer files, one such file, or a file of one token a line. Without it they
-    are looked for beside the file: ``x.vocab.txt``, one token a line, else the folder's tokenizer files.
+    They are in ``named`` (``named_by``), if that is given. Else they are looked for beside the file:
+    ``x.vocab.txt``, one token a line, else the folder's tokenizer files.
     ``CheckpointError`` or ``TableFormatError`` if there are none, or they don't fit.
     """
     if named is not None:
-        return _named(Path(named), rows, errors, limit)
+        return named_by(named, rows, errors, limit)
     lines = source.beside(Path(source.path.name.removesuffix(".gz")).stem + LINES)
     if _is_there(lines):
-        return _lines(lines, rows, errors, limit), None
+        return _lines(lines, rows, errors, limit)
     folder = source.path.parent
     if any(os.path.isfile(folder / name) for name in tokenizer_files.TOKENIZER_FILES):
         vocab, tokenizer = vocabulary(folder)
-        return fitted(vocab, rows, folder, limit), tokenizer
+        return Names(fitted(vocab, rows, folder, limit), tokenizer)
     if _is_there(folder / tokenizer_files.JSON):  # of the same archive
         return _described(Source(folder / tokenizer_files.JSON), rows, limit)
     raise TableFormatError(
         f"{source.path} names no tokens for its {rows:,} rows, and beside it is neither {lines.name} (a "
-        "token a line) nor tokenizer.json, vocab.txt, or vocab.json and merges.txt; put one there, or name "
-        "it: load(path, vocab=...) or convert --vocab FILE"
+        "token a line) nor tokenizer.json, vocab.txt, or vocab.json and merges.txt; put one there, or "
+        f"{NAMED}"
     )
 
 
@@ -125,10 +135,17 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _named(path: Path, rows: int, errors: Errors, limit: int | None) -> tuple[Vocab, Tokenizer | None]:
+def named_by(
+    path: str | os.PathLike[str], rows: int, errors: Errors = "strict", limit: int | None = None
+) -> Names:
+    """The tokens of ``rows`` rows, or of the first ``limit`` of them, from ``path``: a folder of tokenizer
+    files, one such file, or a file of one token a line. ``CheckpointError`` or ``TableFormatError`` if it is
+    none of these, or doesn't fit.
+    """
+    path = Path(path)
     if os.path.isdir(path):
         vocab, tokenizer = vocabulary(path)
-        return fitted(vocab, rows, path, limit), tokenizer
+        return Names(fitted(vocab, rows, path, limit), tokenizer)
     source = Source(path)
     with source.open() as file:
         start = file.read(64).lstrip()
@@ -136,23 +153,23 @@ def _named(path: Path, rows: int, errors: Errors, limit: int | None) -> tuple[Vo
         return _described(source, rows, limit)
     if path.name in (tokenizer_files.VOCAB_JSON, tokenizer_files.MERGES):
         tokenizer = Tokenizer.load(path)
-        return fitted(tokenizer.vocab, rows, path, limit), tokenizer
+        return Names(fitted(tokenizer.vocab, rows, path, limit), tokenizer)
     if path.name == tokenizer_files.VOCAB_TXT and not source.packed:
         tokens = tokenizer_files.wordpiece_tokens(path)
         vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
         tokenizer = None
         with contextlib.suppress(CheckpointError):
             tokenizer = Tokenizer.load(path)
-        return fitted(vocab, rows, path, limit), tokenizer
-    return _lines(path, rows, errors, limit), None
+        return Names(fitted(vocab, rows, path, limit), tokenizer)
+    return _lines(path, rows, errors, limit)
 
 
-def _described(source: Source, rows: int, limit: int | None) -> tuple[Vocab, Tokenizer]:
+def _described(source: Source, rows: int, limit: int | None) -> Names:
     tokenizer = Tokenizer.from_json(source.content().tobytes(), str(source.path))
-    return fitted(tokenizer.vocab, rows, source.path, limit), tokenizer
+    return Names(fitted(tokenizer.vocab, rows, source.path, limit), tokenizer)
 
 
-def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Vocab:
+def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Names:
     r"""A token a line, each with ``\n`` (or ``\r\n``); as many lines as rows."""
     content = Source(path).content()
     ends = np.flatnonzero(content == ord("\n"))
@@ -164,6 +181,10 @@ def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Vocab:
         )
     ends = ends[:limit]
     text = content[: ends[-1]].tobytes()
+    if text.startswith(codecs.BOM_UTF8):
+        raise TableFormatError(
+            f"{path}, line 1 (byte 0): a UTF-8 byte order mark; take these 3 bytes away, e.g. tail -c +4"
+        )
     try:
         tokens = text.decode("utf-8", errors).split("\n")
     except UnicodeDecodeError as error:
@@ -174,4 +195,15 @@ def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Vocab:
             "'surrogateescape' keeps its bytes"
         ) from None
     tokens = [token.removesuffix("\r") for token in tokens]
-    return Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
+    vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
+    return Names(vocab, replaced=_replaced(text) if errors == "replace" else 0)
+
+
+def _replaced(text: bytes) -> int:
+    """The lines that hold bytes which are no UTF-8."""
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        lines = text.decode("utf-8", "surrogateescape").split("\n")
+        return sum(any("\udc80" <= each <= "\udcff" for each in line) for line in lines)
+    return 0
