@@ -84,6 +84,14 @@ def test_on_the_map(visit, hostile_site):
     nothing_was_obeyed(page)
 
 
+def test_the_name_in_space_is_no_markup(visit, hostile_site):
+    for i in (0, 2, 5, 8):
+        page = visit(hostile_site, view="map", dims=3, id=i)
+        page.wait_for_selector("#map .annotation-text")
+        assert text_of(page.locator("#map .annotation-text")) == [expected(hostile_site.table.vocab[i], 28)]
+        nothing_was_obeyed(page)
+
+
 def test_as_proposals(visit, hostile_site):
     page = visit(hostile_site, view="query", ask="neighbors", id=0)
     field = page.get_by_label("Word or token")

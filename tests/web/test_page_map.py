@@ -225,15 +225,15 @@ def test_titles_in_space_are_short_where_there_is_little_room(visit, small_site)
 def test_what_an_address_asks_wrongly_is_said_and_put_right(visit, small_site):
     page = open_map(visit, small_site, color="shape", id="x", method="mds")
     told = page.locator("#message").inner_text()
-    assert "projection (method) 'mds' is not known; allowed: pca, tsne, umap; showing PCA." in told
-    assert "color 'shape' is not known; allowed: kind, cluster, norm, honesty; showing" in told
-    assert "id must be from 0 to 1,999, found 'x'; showing no token chosen." in told
+    assert "Projection (method) 'mds' is not known; allowed: pca, tsne, umap; showing PCA." in told
+    assert "Color 'shape' is not known; allowed: kind, cluster, norm, honesty; showing" in told
+    assert "Id must be from 0 to 1,999, found 'x'; showing no token chosen." in told
     assert page.url.endswith("?view=map")
     page = visit(small_site, view="plan")
     page.wait_for_function(READY)  # it has no tokenizer: the map is what it can show
     assert (
         page.locator("#message").inner_text()
-        == "view 'plan' is not known; allowed: walk, map, query; showing map."
+        == "View 'plan' is not known; allowed: walk, map, query; showing map."
     )
     assert page.url.endswith("?view=map")
 
@@ -258,7 +258,7 @@ def test_ticks_of_tiny_numbers_need_no_inline_style(visit, odd_site):
 def test_what_is_too_small_for_a_map_is_said(visit, odd_site):
     page = visit(odd_site(np.zeros((6, 4))), view="map", color="cluster")
     page.wait_for_selector("#map .progress-line.error")
-    assert "every row of this table is zero" in page.locator("#map .progress-line").inner_text()
+    assert "Every row of this table is zero" in page.locator("#map .progress-line").inner_text()
     page = visit(odd_site(np.ones((5, 1))), view="map")
     assert page.locator("#map").inner_text() == (
         "A map needs two rows and two dimensions; this table is 5 × 1."
@@ -266,7 +266,7 @@ def test_what_is_too_small_for_a_map_is_said(visit, odd_site):
     page = visit(odd_site(np.arange(10).reshape(5, 2)), view="map", dims=3)
     page.wait_for_function(READY)
     assert page.locator("#message").inner_text() == (
-        "dimensions (dims) '3' is not known; allowed: 2; showing two dimensions."
+        "Dimensions (dims) '3' is not known; allowed: 2; showing two dimensions."
     )
     assert page.get_by_label("Dimensions").locator("option").all_inner_texts() == ["2"]
 

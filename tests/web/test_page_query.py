@@ -178,17 +178,17 @@ def test_what_an_address_asks_too_much_of_is_said_in_the_words_of_the_controls(v
     columns(page)
     told = page.locator("#message").inner_text()
     for sentence in (
-        "how many (k) must be from 1 to 1,000, found 5,000; showing 10.",
-        "top directions removed (remove) must be from 0 to 64, found '-1'; showing 2.",
-        "metric 'l1' is not known; allowed: cosine, dot, l2; showing cosine.",
-        "id must be from 0 to 1,999, found 99,999; showing the first word.",
+        "How many (k) must be from 1 to 1,000, found 5,000; showing 10.",
+        "Top directions removed (remove) must be from 0 to 64, found '-1'; showing 2.",
+        "Metric 'l1' is not known; allowed: cosine, dot, l2; showing cosine.",
+        "Id must be from 0 to 1,999, found 99,999; showing the first word.",
     ):
         assert sentence in told
     assert page.url.endswith("?view=query")
     page = visit(small_site, view="query", ask="analogy", a_id=2_000, k="", remove=0)
     page.wait_for_selector("#query .status:has-text('man is to')")
     assert page.locator("#message").inner_text() == (
-        "id (a_id) must be from 0 to 1,999, found 2,000; showing the first word."
+        "Id (a_id) must be from 0 to 1,999, found 2,000; showing the first word."
     )
     assert page.locator("#query .column h3").all_inner_texts() == ["raw", "centered"]
     labels = {text.lower() for text in page.locator("#query label, #map label").all_text_contents()}
@@ -221,7 +221,7 @@ def test_a_control_keeps_what_is_too_much_to_itself(visit, small_site):
 def test_more_words_than_a_heat_map_shows_are_counted(visit, small_site):
     page = visit(small_site, view="query", ask="rows", words="a " * 500)
     page.wait_for_selector("#query .status.error")
-    assert page.locator("#query .status").inner_text() == "a heat map here shows 1 to 64 rows, found 500"
+    assert page.locator("#query .status").inner_text() == "A heat map here shows 1 to 64 rows, found 500"
 
 
 def test_back_keeps_each_view_as_it_was(visit, builtin_site):

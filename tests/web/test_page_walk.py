@@ -201,7 +201,7 @@ def test_a_text_that_is_refused_is_answered_in_words(visit, builtin_site):
     with page.expect_response("**/api/walk*"):
         page.get_by_role("button", name="Walk", exact=True).click()
     page.wait_for_selector("#walk .status.error")
-    assert page.locator("#walk .status").inner_text() == "no such luck"
+    assert page.locator("#walk .status").inner_text() == "No such luck"
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -269,7 +269,7 @@ def test_a_head_of_another_width_leaves_its_two_steps_out(visit, builtin_site):
     page.wait_for_selector("#walk .chips")
     assert page.locator("#walk .stepper li").all_inner_texts()[-1] == "input"
     told = page.locator("#message").inner_text()
-    assert told == "step 'predict' is not one of this walk; showing tokens."
+    assert told == "Step 'predict' is not one of this walk; showing tokens."
     assert "step=" not in page.url
     page.get_by_role("button", name="input", exact=True).click()
     page.wait_for_selector("#walk h2:text-is('input')")

@@ -1,5 +1,6 @@
 /** What an address asks for that the page doesn't know: said once, in the server's words, and put right. */
 
+import { sentence } from "./message.js";
 import { METHODS } from "./map_methods.js";
 import { COLORINGS } from "./map_colors.js";
 import { count } from "./numbers.js";
@@ -24,7 +25,7 @@ export function corrected(now, table) {
     const refused = refusal(now[key], label === key ? label : `${label} (${key})`);
     if (!refused) continue;
     changes[key] = null;
-    said.push(`${refused}; showing ${instead}.`);
+    said.push(sentence(`${refused}; showing ${instead}.`));
   }
   return { changes, message: said.join(" ") };
 }

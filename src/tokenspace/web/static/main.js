@@ -4,7 +4,7 @@ import { corrected, unknown } from "./address.js";
 import { ask } from "./api.js";
 import { el, fill } from "./dom.js";
 import { MapView } from "./map.js";
-import { tell } from "./message.js";
+import { sentence, tell } from "./message.js";
 import { count } from "./numbers.js";
 import { QueryView } from "./query.js";
 import { brief } from "./shown.js";
@@ -40,7 +40,7 @@ async function open() {
     onState(show);
     show(state());
   } catch (error) {
-    opening.textContent = error.message;
+    opening.textContent = sentence(error.message);
     opening.classList.add("error");
   }
 }
@@ -57,7 +57,7 @@ function putRight(asked) {
   const view = viewOf(asked);
   const { changes, message } = corrected({ ...asked, view }, opened);
   const other = asked.view !== undefined && asked.view !== view;
-  const said = other ? `${unknown("view", asked.view, Object.keys(VIEWS))}; showing ${view}.` : "";
+  const said = other ? `${sentence(unknown("view", asked.view, Object.keys(VIEWS)))}; showing ${view}.` : "";
   tell([said, message].filter(Boolean).join(" "));
   if (asked.view === view && !message) return asked;
   setState({ ...changes, view }, { replace: true, quiet: true });

@@ -7,6 +7,7 @@ import { byCluster, byHonesty, byKind, byNorm, COLORINGS } from "./map_colors.js
 import { METHODS } from "./map_methods.js";
 import { Plot } from "./map_plot.js";
 import { chosen, lassoed, legend } from "./map_side.js";
+import { sentence } from "./message.js";
 import { count, percent, unpacked } from "./numbers.js";
 import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
@@ -126,7 +127,7 @@ export class MapView {
       await this.#open(now, request.signal);
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.#say(error.message, true);
+      this.#say(sentence(error.message), true);
     }
   }
 
@@ -287,7 +288,7 @@ export class MapView {
       if (tokens.length) setState({ id: tokens[0].id });
       else this.#say(`No token begins with or contains ${brief(word)}.`, true);
     } catch (error) {
-      this.#say(error.message, true);
+      this.#say(sentence(error.message), true);
     }
   }
 

@@ -9,7 +9,9 @@ import { brief } from "./shown.js";
 
 const NARROW = 560; // pixels: in three dimensions longer titles are cut
 const FLY_MS = 350;
+const FADED_POINTS = 2000;
 const FLY_POINTS = 60000; // a larger map jumps: it can't be drawn many times a second
+const CENTERED = { center: { x: 0, y: 0, z: -0.12 } };
 const CONFIG = { displayModeBar: false, scrollZoom: true, responsive: true, doubleClick: "reset" };
 
 /** @typedef {{x: Float32Array, y: Float32Array, z: ?Float32Array}} Points */
@@ -71,7 +73,10 @@ export class Plot {
       const center = { x: this.#place(x, id), y: this.#place(y, id), z: this.#place(z, id) };
       await this.plotly.relayout(this.node, {
         "scene.camera.center": center,
-        "scene.camera.eye": { x: center.x + 0.8, y: center.y + 0.8, z: center.z + 0.55 },
+        "scene.camera.eye": this.#from(
+          center,
+          [0.8, 0.8, 0.55].map((step) => step * Math.max(1, this.#reach(id, others) / 0.45)),
+        ),
       });
       return;
     }
@@ -116,9 +121,7 @@ export class Plot {
     if (this.flat)
       await this.plotly.relayout(this.node, { "xaxis.autorange": true, "yaxis.autorange": true });
     else
-      await this.plotly.relayout(this.node, {
-        "scene.camera": { eye: { x: 1.25, y: 1.25, z: 1.25 }, center: { x: 0, y: 0, z: 0 } },
-      });
+      await this.plotly.relayout(this.node, { "scene.camera": this.#home() });
   }
 
   /** "pan" or "lasso". */
@@ -164,7 +167,11 @@ export class Plot {
   }
 
   async #react() {
-    const traces = [...this.traces, ...this.#marks()];
+    // In space points stand before the lines of a token that is chosen, so they fade.
+    const opacity = this.points.x.length > FADED_POINTS ? 0.12 : 0.4;
+    const faded = (trace) => ({ ...trace, marker: { ...trace.marker, opacity } });
+    const points = this.flat || !this.marked ? this.traces : this.traces.map(faded);
+    const traces = [...points, ...this.#marks()];
     await this.plotly.react(this.node, traces, this.#layout(), CONFIG);
     this.#lay();
   }
@@ -197,16 +204,54 @@ export class Plot {
       return {
         ...common,
         margin: { l: 0, r: 0, t: 0, b: 0 },
-        scene: { xaxis: axis(0), yaxis: axis(1), zaxis: axis(2), aspectmode: "cube" },
+        scene: {
+          xaxis: axis(0),
+          yaxis: axis(1),
+          zaxis: axis(2),
+          aspectmode: "cube",
+          camera: this.#home(),
+          annotations: this.#name(ink),
+        },
       };
     return { ...common, dragmode: this.dragmode, xaxis: axis(0), yaxis: { ...axis(1), scaleanchor: "x" } };
   }
 
-  /** In three dimensions plotly draws the lines, the rings, and the one name: its own texts know a few tags. */
+  /** Where a map in space is first seen from: far enough that the axes' titles stand in the window. */
+  #home() {
+    return { ...CENTERED, eye: this.#from(CENTERED.center, [1.4, 1.4, 1.15]) };
+  }
+
+  /** The eye as far from `center` as `steps`, and farther where the window is narrow. */
+  #from(center, steps) {
+    const { clientWidth: width, clientHeight: height } = this.node;
+    const far = Math.max(1, Math.min(2, (1.15 * height) / (width || 1)));
+    return { x: center.x + far * steps[0], y: center.y + far * steps[1], z: center.z + far * steps[2] };
+  }
+
+  /** The name of the token chosen, over all points. */
+  #name(ink) {
+    if (!this.marked) return [];
+    const { x, y, z } = this.points;
+    const { id, text } = this.marked;
+    return [
+      {
+        x: x[id],
+        y: y[id],
+        z: z[id],
+        text: escaped(brief(text, 28)),
+        showarrow: false,
+        yshift: 16,
+        font: { color: ink, size: 14 },
+        bgcolor: isDark() ? "rgba(28, 32, 38, 0.75)" : "rgba(255, 255, 255, 0.75)",
+      },
+    ];
+  }
+
+  /** In three dimensions plotly draws the lines and the rings. */
   #marks() {
     if (this.flat || !this.marked) return [];
     const { x, y, z } = this.points;
-    const { id, text, neighbors } = this.marked;
+    const { id, neighbors } = this.marked;
     const ink = isDark() ? "#f0f2f4" : "#15181c";
     const base = { type: "scatter3d", hoverinfo: "skip", showlegend: false };
     const path = (axis) => neighbors.flatMap((other) => [axis[id], axis[other.id], null]);
@@ -219,15 +264,12 @@ export class Plot {
         x: at(x),
         y: at(y),
         z: at(z),
-        mode: "markers+text",
+        mode: "markers",
         marker: {
           size: rings.map((_, n) => (n ? 5 : 8)),
           color: "rgba(0,0,0,0)",
           line: { color: ink, width: 2 },
         },
-        text: rings.map((_, n) => (n ? "" : unmarked(brief(text, 28)))),
-        textposition: "top center",
-        textfont: { color: ink, size: 13 },
       },
     ];
   }
@@ -286,6 +328,13 @@ export class Plot {
     });
   }
 
+  /** How far the farthest of `others` lies from `id` in the scene's unit cube. */
+  #reach(id, others) {
+    const axes = [this.points.x, this.points.y, this.points.z];
+    const apart = (axis, other) => this.#place(axis, other) - this.#place(axis, id);
+    return Math.max(0, ...others.map((other) => Math.hypot(...axes.map((axis) => apart(axis, other)))));
+  }
+
   /** Where a number of an axis lies in the scene's unit cube, whose middle is 0. */
   #place(axis, id) {
     const [low, high] = ends(axis);
@@ -311,9 +360,4 @@ function ends(axis) {
 /** A title as plotly shows it unread. */
 function escaped(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-}
-
-/** The same for plotly's 3-D texts, which know tags but no entities: a tag with a gap is none. */
-function unmarked(text) {
-  return text.replaceAll("<", "<\u200a");
 }

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { choices, el, field, fill, select } from "./dom.js";
+import { sentence } from "./message.js";
 import { AnalogyQuery } from "./query_analogy.js";
 import { NeighborsQuery } from "./query_neighbors.js";
 import { RowsQuery } from "./query_rows.js";
@@ -130,7 +131,7 @@ export class QueryView {
     } catch (error) {
       if (error.name === "AbortError" || request.signal.aborted) return;
       fill(this.answer);
-      this.#say(error.message, true);
+      this.#say(sentence(error.message), true);
     } finally {
       if (this.request === request) this.node.removeAttribute("aria-busy");
     }

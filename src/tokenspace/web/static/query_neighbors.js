@@ -9,6 +9,7 @@ import { setState } from "./state.js";
 import { answersUnder, columnNodes, columns, hitList, neighborLink } from "./switches.js";
 
 const FIRST = "king";
+const METRICS = { cosine: "cosine", dot: "dot product", l2: "distance" };
 const HEAT_ROWS = 5; // hits drawn under the lists
 
 /** See `QueryView`, which drives it. */
@@ -55,7 +56,7 @@ export class NeighborsQuery {
       asked.id === undefined ? { q: asked.q, id: first(hits) } : { id: [asked.id, ...first(hits)] },
     );
     this.heat = new HeatMap(rows, now);
-    this.summary = `${plural(hits.length, "neighbor")} of ${brief(query.word ?? query.tokens[0])} by ${metric}, ${settings.length === 3 ? "three" : "two"} ways.`;
+    this.summary = `${plural(hits.length, "neighbor")} of ${brief(query.word ?? query.tokens[0])} by ${METRICS[metric]}, ${settings.length === 3 ? "three" : "two"} ways.`;
     return [
       composed(query),
       asked.id === undefined && twins(query.tokens[0], query.ids[0], query.also),

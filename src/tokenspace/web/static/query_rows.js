@@ -47,6 +47,7 @@ export class RowsQuery {
       required: true,
     });
     this.fields = [field("Words, apart by spaces or commas", this.words)];
+    this.fields[0].classList.add("words");
   }
 
   read(now) {

@@ -1,6 +1,7 @@
 /** The switches of a query, as columns side by side: so that one sees what a switch does. */
 
 import { el, fill } from "./dom.js";
+import { sentence } from "./message.js";
 import { tokenNode } from "./shown.js";
 
 /**
@@ -57,7 +58,7 @@ export function columnNodes(settings, answers, draw, lines) {
     );
     answers[n].then(
       (answer) => fill(content, draw(answer, n)).classList.remove("expected"),
-      (error) => error.name !== "AbortError" && fill(content, el("p", { class: "note" }, error.message)),
+      (error) => error.name !== "AbortError" && fill(content, el("p", { class: "note" }, sentence(error.message))),
     );
     return el(
       "section",

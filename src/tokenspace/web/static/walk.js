@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { el, field, fill, select } from "./dom.js";
-import { tell } from "./message.js";
+import { sentence, tell } from "./message.js";
 import { plural, unpacked } from "./numbers.js";
 import { Rows } from "./rows.js";
 import { quoted } from "./shown.js";
@@ -64,7 +64,7 @@ export class WalkView {
       };
       fill(
         this.node,
-        el("p", { class: "note" }, this.table.walk),
+        el("p", { class: "note" }, sentence(this.table.walk)),
         el("p", {}, "Its rows are on the ", link("map", "Map"), " and answer a ", link("query", "Query"), "."),
       );
       return;
@@ -156,7 +156,7 @@ export class WalkView {
       this.asked = null;
       fill(this.panel);
       fill(this.stepper);
-      this.status.textContent = error.message;
+      this.status.textContent = sentence(error.message);
       this.status.classList.add("error");
     } finally {
       this.node.removeAttribute("aria-busy");
@@ -171,7 +171,7 @@ export class WalkView {
       this.steps.findIndex((step) => step.key === now.step),
     );
     if (now.step !== undefined && now.step !== this.steps[at].key) {
-      tell(`step ${quoted(now.step, 40)} is not one of this walk; showing ${this.steps[at].name}.`);
+      tell(`Step ${quoted(now.step, 40)} is not one of this walk; showing ${this.steps[at].name}.`);
       setState({ step: null }, { replace: true, quiet: true });
     }
     this.at = at;
@@ -247,7 +247,7 @@ export class WalkView {
   #drawGradient(now) {
     if (!this.walk.gradient) {
       this.panel.append(
-        el("p", { class: "note" }, this.walk.left_out?.gradient ?? "There is no gradient for this text."),
+        el("p", { class: "note" }, sentence(this.walk.left_out?.gradient ?? "There is no gradient for this text.")),
       );
       return;
     }

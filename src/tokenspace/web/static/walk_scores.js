@@ -1,13 +1,14 @@
 /** The way back: what the head scores highest at each position. */
 
 import { el } from "./dom.js";
+import { sentence } from "./message.js";
 import { fixed, percent } from "./numbers.js";
 import { tokenNode } from "./shown.js";
 
 /** @param {any} walk a document with `predictions` */
 export function scoresPanel(walk) {
   if (!walk.predictions)
-    return el("p", { class: "note" }, walk.left_out?.predictions ?? "This table has no head that can score.");
+    return el("p", { class: "note" }, sentence(walk.left_out?.predictions ?? "This table has no head that can score."));
   const positions = walk.predictions.map((candidates, t) =>
     el(
       "li",
