@@ -48,6 +48,7 @@ def test_json_is_as_designed(tmp_path):
         "replaced": 0,
         "rounded": 0,
         "unreachable": 0,
+        "as_first": 0,
     }
     assert result.stderr == ""
 
@@ -65,6 +66,16 @@ def test_what_is_lost_is_said(awkward, tmp_path):
         "word2vec-binary has no place for which tokens are special",
     ]
     assert set(PARTS) == formats.PARTS
+
+
+def test_a_row_left_out_for_its_place_is_told(tmp_path):
+    ts.save(ts.Table(np.ones((3, 2), np.float32), ts.Vocab(["\ufeffa", "b", "c 1"])), tmp_path / "in")
+    result = run(str(tmp_path / "in"), str(tmp_path / "w.txt"), "--allow-loss")
+    assert result.stderr == (
+        "left out 2 rows that glove can't hold (1 for being the first alone), ids after them move up: "
+        "'\\ufeffa', 'c 1'\n"
+    )
+    assert list(ts.load(tmp_path / "w.txt").vocab) == ["b"]
 
 
 def test_what_was_mended_or_cut_is_said(tmp_path, write):

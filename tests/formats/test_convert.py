@@ -99,6 +99,39 @@ def test_a_token_that_would_be_lost_is_an_error_unless_asked_for(tmp_path):
     assert again.weight.tolist() == [[2, 3], [6, 7]]
 
 
+@pytest.mark.parametrize(
+    ("name", "tokens", "left_out", "as_first"),
+    [
+        ("glove", ["\ufeffa", "b", "\ufeffc", "PK\x03\x04"], ["\ufeffa"], 1),
+        ("glove", ["\0", "a 1", "PK\x03\x04", "b", "", "\0"], ["\0", "a 1", "PK\x03\x04", ""], 2),
+        ("glove", ["a 1", "b", "\ufeff"], ["a 1"], 0),
+        ("numpy", ["a\r", "\ufeffa", "\ufeffb", "c", "\ufeffd"], ["a\r", "\ufeffa", "\ufeffb"], 2),
+    ],
+)
+def test_a_token_no_file_can_begin_with_is_left_out_where_it_would(
+    name, tokens, left_out, as_first, tmp_path
+):
+    ts.save(table(*tokens), tmp_path / "in")
+    with pytest.raises(VocabError, match="would not be read back"):
+        convert(tmp_path / "in", tmp_path / "out", name)
+    assert not (tmp_path / "out").exists()
+    done = convert(tmp_path / "in", tmp_path / "out", name, allow_loss=True)
+    assert (done.left_out, done.as_first, done.lost[0], done.lossless) == (left_out, as_first, "rows", False)
+    assert done.renumbered
+    again = ts.load(tmp_path / "out")
+    kept = [i for i in range(len(tokens)) if tokens[i] not in left_out or i == 5]
+    assert list(again.vocab) == [tokens[i] for i in kept]
+    assert again.weight.tolist() == [[2 * i, 2 * i + 1] for i in kept]
+
+
+@pytest.mark.parametrize("name", ["glove", "numpy"])
+def test_nothing_is_written_if_no_file_can_begin_with_any(name, tmp_path):
+    ts.save(table("\ufeffa", "\ufeffb"), tmp_path / "in")
+    with pytest.raises(TableFormatError, match="none of this table's tokens"):
+        convert(tmp_path / "in", tmp_path / "out", name, allow_loss=True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_is_written_if_no_row_can_be(tmp_path):
     ts.save(table("a b"), tmp_path / "in")
     with pytest.raises(TableFormatError, match="none of this table's tokens"):

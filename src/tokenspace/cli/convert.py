@@ -98,7 +98,10 @@ def _remarks(done: Conversion, everything: bool) -> list[str]:
     if done.left_out:
         some = ", ".join(map(short, done.left_out[:5]))
         left_out = counted(len(done.left_out), "row")
-        remarks.append(f"left out {left_out} that {done.format} can't hold, ids after them move up: {some}")
+        which = f" ({done.as_first:,} for being the first alone)" if done.as_first else ""
+        remarks.append(
+            f"left out {left_out} that {done.format} can't hold{which}, ids after them move up: {some}"
+        )
     if done.unreachable:
         unreachable = counted(done.unreachable, "token")
         remarks.append(f"{unreachable} begin or end with white space: its tokenizer finds them in no text")

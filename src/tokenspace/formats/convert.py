@@ -23,7 +23,7 @@ from tokenspace.formats.open import (
 )
 from tokenspace.formats.selection import RENUMBERED, ROWS_TAKEN, selected
 from tokenspace.formats.sniff import sniff, table_source
-from tokenspace.formats.tokens import READ_FROM, repeated, unwritable
+from tokenspace.formats.tokens import READ_FROM, repeated, unwritable, unwritable_first
 from tokenspace.mapped import release
 from tokenspace.shapes import Array, Int
 from tokenspace.table import Table
@@ -39,11 +39,11 @@ class Conversion(NamedTuple):
     ``read_as`` is the format that was read, ``dtypes`` the type of the numbers before and after. ``lost``
     names what else the format has no place for: "dtype", "tokenizer", "output", "subwords", "special",
     "provenance"; and "rows" where ``left_out`` tokens could not be written: then the ids after them moved up
-    (``renumbered``). ``repeated`` tokens are spelled like an earlier one: each keeps its row, but other
-    readers may take the first alone. ``replaced`` were no UTF-8 and were read with U+FFFD, as was asked.
-    ``rounded`` rows of float64 are no longer what they were: a table's numbers are float32 at most.
-    ``unreachable`` tokens are found in no text by the tokenizer that a folder got. ``files`` names what was
-    written.
+    (``renumbered``). ``as_first`` of these could not for their place alone: no file can begin with them.
+    ``repeated`` tokens are spelled like an earlier one: each keeps its row, but other readers may take the
+    first alone. ``replaced`` were no UTF-8 and were read with U+FFFD, as was asked. ``rounded`` rows of
+    float64 are no longer what they were: a table's numbers are float32 at most. ``unreachable`` tokens are
+    found in no text by the tokenizer that a folder got. ``files`` names what was written.
     """
 
     rows: int
@@ -60,6 +60,7 @@ class Conversion(NamedTuple):
     replaced: int
     rounded: int
     unreachable: int
+    as_first: int
 
 
 def convert(
@@ -83,7 +84,7 @@ def convert(
     table = load(place, **reading)
     read_as = sniff(place)
     _check_apart(source, place, read_as, files, reading.get("vocab"))
-    left_out = list(unwritable(table.vocab, FORMATS[name].refusal)) if allow_loss else []
+    left_out, as_first = _unwritable(table, name) if allow_loss else ([], 0)
     kept = _without(table, left_out) if left_out else table
     read_from = _read_now(table, read_as)
     lost = ["rows"] if left_out else []
@@ -105,6 +106,7 @@ def convert(
         replaced=read_from.get("replaced_tokens", 0),
         rounded=read_from.get("rounded_rows", 0),
         unreachable=found[0].provenance.get(READ_FROM, {}).get("unreachable_tokens", 0),
+        as_first=as_first,
     )
 
 
@@ -149,6 +151,13 @@ def _read_now(table: Table, read_as: str) -> dict[str, Any]:
     read_from = table.provenance.get(READ_FROM, {})
     kept = "provenance" in FORMATS[read_as].keeps and read_from.get("format") != read_as
     return {} if kept or not isinstance(read_from, dict) else read_from
+
+
+def _unwritable(table: Table, name: str) -> tuple[list[int], int]:
+    """The ids whose rows ``name`` can't hold, in order, and how many of them for their place alone."""
+    refused = list(unwritable(table.vocab, FORMATS[name].refusal))
+    first = unwritable_first(table.vocab, refused, FORMATS[name].refusal_of_first)
+    return sorted(refused + first), len(first)
 
 
 def _without(table: Table, ids: list[int]) -> Table:

@@ -21,24 +21,21 @@ from tokenspace.formats.lines import ends_as_numbers_begin, seems_no_text
 from tokenspace.formats.packing import writing
 from tokenspace.formats.tokens import (
     EMPTY,
-    MARKED,
     NEWLINE,
     NOT_UTF8,
     UNMARK,
     Errors,
     Verify,
-    begins_marked,
     check_first,
     check_writable,
-    encoded,
     is_utf8,
+    refused_marked,
     table_read,
     too_long,
 )
 from tokenspace.formats.word2vec import check_unmarked, header
 from tokenspace.source import Source
 from tokenspace.table import Table
-from tokenspace.vocab import Vocab
 
 NAME = "glove"
 _LINES_TO_TELL_THE_WIDTH = 100
@@ -98,19 +95,17 @@ def refusal(token: bytes) -> str | None:
     return too_long(token) if is_utf8(token) else NOT_UTF8
 
 
-def _refusal_of_first(vocab: Vocab) -> str | None:
-    """Why a file can't begin with the first token; None if it can."""
-    if begins_marked(vocab):
-        return MARKED
-    if seems_no_text(encoded(vocab, 0, 1)[0]):
-        return "a file that begins with it looks like no text; numpy, npz, gguf and native can hold it"
-    return None
+def refusal_of_first(token: bytes) -> str | None:
+    """Why a file can't begin with a token that it can hold elsewhere; None if it can."""
+    if not seems_no_text(token):
+        return refused_marked(token)
+    return "a file that begins with it looks like no text; numpy, npz, gguf and native can hold it"
 
 
 def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the table; ``VocabError`` names a token that would not be read back."""
     check_writable(table.vocab, refusal, NAME, path)
-    check_first(table.vocab, _refusal_of_first(table.vocab), NAME, path)
+    check_first(table.vocab, refusal_of_first, NAME, path)
     with replacing(path) as fresh:
         with writing(fresh) as file:
             text_rows.write_rows(file, table)

@@ -16,19 +16,18 @@ from tokenspace import atomic, rounding
 from tokenspace.errors import CheckpointError, OutputError, TableFormatError
 from tokenspace.formats.npy import MAGIC, check_rows, read_header, read_matrix, write_matrix
 from tokenspace.formats.tokens import (
-    MARKED,
     NEWLINE,
     NOT_UTF8,
     UNMARK,
     Errors,
     TokensRead,
     Verify,
-    begins_marked,
     check_first,
     check_writable,
     counted,
     encoded,
     is_utf8,
+    refused_marked,
     table_read,
 )
 from tokenspace.models.vocabulary import NAMED, Names, named_by
@@ -152,7 +151,7 @@ def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = Non
     that is there without the other: it may be somebody's.
     """
     check_writable(table.vocab, refusal, NAME, path)
-    check_first(table.vocab, MARKED if begins_marked(table.vocab) else None, NAME, path)
+    check_first(table.vocab, refused_marked, NAME, path)
     tokens = b"".join(token + b"\n" for token in encoded(table.vocab))
     names = vocabulary_path(path)
     atomic.check_writable(path)

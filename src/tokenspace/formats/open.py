@@ -24,7 +24,7 @@ from tokenspace.formats import (
 )
 from tokenspace.formats.selection import checked_limit, needed, selected
 from tokenspace.formats.sniff import sniff, sniff_source, table_source
-from tokenspace.formats.tokens import Errors, Refusal, Verify
+from tokenspace.formats.tokens import Errors, Refusal, Verify, refused_marked
 from tokenspace.models.open import load_table
 from tokenspace.models.plain import load_file
 from tokenspace.shapes import ArrayLike
@@ -37,11 +37,16 @@ FETCHED_FROM = "fetched_from"  # a key of provenance
 PARTS = frozenset({"tokenizer", "output", "subwords", "special", "provenance"})
 
 
+def _any(token: bytes) -> None:
+    return None
+
+
 class Format(NamedTuple):
     """One way to keep a table in a file or folder.
 
     ``save`` is None where a format is only read. ``refusal`` says why a token (bytes) can't be written, or
-    None; ``dtypes`` are kept, others become float32; ``keeps`` names the parts that are kept, of ``PARTS``.
+    None, and ``refusal_of_first`` why a file can't begin with it; ``dtypes`` are kept, others become float32;
+    ``keeps`` names the parts that are kept, of ``PARTS``.
     """
 
     load: Callable[..., Table]
@@ -49,10 +54,7 @@ class Format(NamedTuple):
     refusal: Refusal
     dtypes: tuple[np.dtype, ...]
     keeps: frozenset[str] = frozenset()
-
-
-def _any(token: bytes) -> None:
-    return None
+    refusal_of_first: Refusal = _any
 
 
 def _checkpoint(folder: Path, errors: Errors, limit: int | None, tensor: str | None = None) -> Table:
@@ -65,8 +67,8 @@ FORMATS = {
     "native": Format(native.load, native.save, _any, DTYPES, PARTS),
     "word2vec-text": Format(word2vec.load, word2vec.save_text, word2vec.refusal, _float32),
     "word2vec-binary": Format(word2vec.load, word2vec.save_binary, word2vec.refusal, _float32),
-    "glove": Format(glove.load, glove.save, glove.refusal, _float32),
-    "numpy": Format(numpy.load, numpy.save, numpy.refusal, _float16),
+    "glove": Format(glove.load, glove.save, glove.refusal, _float32, refusal_of_first=glove.refusal_of_first),
+    "numpy": Format(numpy.load, numpy.save, numpy.refusal, _float16, refusal_of_first=refused_marked),
     "npz": Format(npz.load, npz.save, _any, _float16, frozenset({"output"})),
     "gguf": Format(gguf.load, gguf.save, gguf.refusal, DTYPES, PARTS - {"subwords"}),
     "static-embedding": Format(

@@ -210,6 +210,20 @@ def unwritable(vocab: Vocab, refusal: Refusal) -> dict[int, str]:
     return found
 
 
+def unwritable_first(vocab: Vocab, left_out: Sequence[int], refusal: Refusal) -> list[int]:
+    """The ids that a file can't begin with and would, those of ``left_out`` gone, until one comes that it can
+    begin with: each of them is the first once those before it are left out.
+    """
+    gone, found = set(left_out), []
+    for i in range(len(vocab)):
+        if i in gone:
+            continue
+        if refusal(encoded(vocab, i, i + 1)[0]) is None:
+            break
+        found.append(i)
+    return found
+
+
 def encoded(vocab: Vocab, start: int = 0, stop: int | None = None) -> list[bytes]:
     """The tokens from id ``start`` on, and before ``stop``, as bytes in id order; all if neither is given."""
     ends = vocab.offsets[start : None if stop is None else stop + 1]
@@ -226,15 +240,15 @@ def check_writable(vocab: Vocab, refusal: Refusal, name: str, path: str | os.Pat
         raise _unwritable(vocab, first, others, reason, name, path)
 
 
-def check_first(vocab: Vocab, reason: str | None, name: str, path: str | os.PathLike[str]) -> None:
-    """``VocabError`` if there is a ``reason`` that a file can't begin with the first token."""
-    if reason:
+def check_first(vocab: Vocab, refusal: Refusal, name: str, path: str | os.PathLike[str]) -> None:
+    """``VocabError`` if a file can't begin with the first token, which ``refusal`` gives a reason for."""
+    if reason := refusal(encoded(vocab, 0, 1)[0]):
         raise _unwritable(vocab, 0, "", reason, name, path)
 
 
-def begins_marked(vocab: Vocab) -> bool:
-    """Whether the first token begins with U+FEFF, which at a file's start is a byte order mark."""
-    return encoded(vocab, 0, 1)[0].startswith(codecs.BOM_UTF8)
+def refused_marked(first: bytes) -> str | None:
+    """Why a file can't begin with this token: it begins with U+FEFF, which there is a byte order mark."""
+    return MARKED if first.startswith(codecs.BOM_UTF8) else None
 
 
 def _unwritable(
