@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tokenspace as ts
+from tokenspace.geometry.transform import View
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.walk import Pipeline
 from tokenspace.web.explorer import Explorer
@@ -132,7 +133,7 @@ def pages(browser):
 def visit(browser, pages):
     """``visit(site, view="map", …)`` goes to that page and watches it to the end of the test.
 
-    ``fresh`` takes a page of its own, for what can't be undone on it.
+    What a test routes is undone after it. ``fresh`` takes a page of its own, for what can't be undone.
     """
     with contextlib.ExitStack() as stack:
         watches = {}
@@ -149,6 +150,7 @@ def visit(browser, pages):
 
         yield visit
         for watch in watches.values():
+            watch.page.unroute_all(behavior="ignoreErrors")
             watch.check()
 
 
@@ -159,12 +161,13 @@ def watched_page(browser, viewport):
 
 
 class Site:
-    """A served table, and the library's own walk through it to compare with."""
+    """A served table, and what to compare it with: the library's own walk, and its rows under each switch."""
 
     def __init__(self, url, table, pipeline=None):
         self.url = url
         self.table = table
         self.pipeline = pipeline
+        self.views = [View(table, *switch) for switch in ((False, 0), (True, 0), (True, 2))]
 
     def address(self, **state):
         return f"{self.url}?{urlencode(state)}"

@@ -1,5 +1,7 @@
 """The map in a browser: every row is a point where the library's projection puts it."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ READY = "document.querySelector('.map-plot .main-svg') && document.querySelector
 POINTS = """() => {
     const traces = document.querySelector(".map-plot").data.filter((trace) => trace.hoverinfo === "none");
     const axes = ["x", "y", "z"].filter((axis) => axis in traces[0]);
-    return traces.map((trace) => axes.map((axis) => Array.from(trace[axis])));
+    return JSON.stringify(traces.map((trace) => axes.map((axis) => Array.from(trace[axis]))));
 }"""
 PLACE = """([x, y]) => {
     const { xaxis, yaxis } = document.querySelector(".map-plot")._fullLayout;
@@ -38,7 +40,7 @@ def chosen(page, token):
 
 def test_every_row_is_a_point_of_the_projection(visit, site):
     page = open_map(visit, site)
-    drawn = [np.array(trace).T for trace in page.evaluate(POINTS)]
+    drawn = [np.array(trace).T for trace in json.loads(page.evaluate(POINTS))]
     projection = pca(site.table)
     kinds = np.array([site.table.vocab.kind(i) for i in range(len(site.table))])
     names = page.locator("#map .swatches bdi").all_inner_texts()
@@ -128,7 +130,9 @@ def test_colors_by_length_and_cluster(visit, small_site):
     assert sum(sizes) == len(small_site.table)
     assert sizes == sorted(sizes, reverse=True)
     page.locator("#map .swatches button").first.click()  # alone
-    page.wait_for_function(f"({POINTS})().reduce((n, trace) => n + trace[0].length, 0) === {int(sizes[0])}")
+    page.wait_for_function(
+        f"JSON.parse(({POINTS})()).reduce((n, trace) => n + trace[0].length, 0) === {int(sizes[0])}"
+    )
     assert "color=cluster" in page.url
     page.go_back()
     page.wait_for_selector("#map .amount")
@@ -168,13 +172,13 @@ def test_a_lasso_lists_what_it_holds(visit, small_site):
 def test_three_dimensions(visit, small_site):
     page = open_map(visit, small_site, dims=3, id=small_site.table.vocab.id("king"))
     chosen(page, "king")
-    traces = page.evaluate(POINTS)
+    traces = json.loads(page.evaluate(POINTS))
     assert {len(trace) for trace in traces} == {3}
     assert page.get_by_role("button", name="Drag draws a lasso").is_disabled()
 
 
 def test_a_map_that_takes_long_shows_how_far_it_is(visit, small_site):
-    page = visit(small_site, fresh=True, view="walk")
+    page = visit(small_site, view="walk")
     answers = iter([{"running": True, "fraction": 0.25}, {"running": True, "fraction": 0.5}])
 
     def slow(route):

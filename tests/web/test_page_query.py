@@ -11,8 +11,6 @@ from .seen import lines, written
 
 pytestmark = pytest.mark.browser
 
-SWITCHES = [{}, {"center": True}, {"center": True, "remove": 2}]
-
 
 def columns(page):
     """The hits of each column as (token, score), once all are there."""
@@ -34,9 +32,7 @@ def as_shown(hits):
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
 def test_neighbors_under_three_switches(visit, site, metric):
     page = visit(site, view="query", ask="neighbors", q="king", metric=metric, k=7)
-    expected = [
-        as_shown(geometry.neighbors(site.table, "king", k=7, metric=metric, **switch)) for switch in SWITCHES
-    ]
+    expected = [as_shown(geometry.neighbors(view, "king", k=7, metric=metric)) for view in site.views]
     assert columns(page) == expected
     fresh = set(page.locator("#query li.fresh .token").all_inner_texts())
     raw = {token for token, _ in expected[0]}
@@ -72,9 +68,7 @@ def test_a_neighbor_leads_to_its_own_and_back(visit, builtin_site):
 def test_an_analogy_is_arithmetic_with_two_arrows(visit, site):
     page = visit(site, view="query", ask="analogy")
     shown = columns(page)
-    assert shown == [
-        as_shown(geometry.analogy(site.table, "man", "king", "woman", k=5, **switch)) for switch in SWITCHES
-    ]
+    assert shown == [as_shown(geometry.analogy(view, "man", "king", "woman", k=5)) for view in site.views]
     best = geometry.analogy(site.table, "man", "king", "woman", k=1)[0].token
     assert page.locator("#query .arithmetic").first.inner_text() == f"king − man + woman ≈ {best}"
     drawing = page.locator("#query svg.arrows").first
@@ -96,7 +90,7 @@ def test_similarity_by_three_measures(visit, site):
         }"""
     )
     shown = [row.locator("td").all_inner_texts() for row in page.locator("#query .measures tbody tr").all()]
-    answers = [geometry.similarity(site.table, "king", "queen", **switch) for switch in SWITCHES]
+    answers = [geometry.similarity(view, "king", "queen") for view in site.views]
     assert shown == [
         [written(getattr(answer, measure), 4) for answer in answers] for measure in ("cosine", "dot", "l2")
     ]

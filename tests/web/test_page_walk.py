@@ -194,7 +194,7 @@ def test_back_forward_and_reload_keep_the_walk(visit, builtin_site):
 
 
 def test_a_text_that_is_refused_is_answered_in_words(visit, builtin_site):
-    page = visit(builtin_site, fresh=True, view="walk", text=TEXT)
+    page = visit(builtin_site, view="walk", text=TEXT)
     page.wait_for_selector("#walk .chips")
     page.route("**/api/walk*", lambda route: route.fulfill(status=400, json={"error": "no such luck"}))
     page.get_by_label("Text", exact=True).fill("a dog")
@@ -254,7 +254,7 @@ HEAD = {
     ],
 )
 def test_scores_say_what_this_head_does(visit, builtin_site, head, formula, sentence):
-    page = visit(builtin_site, fresh=True, view="query")
+    page = visit(builtin_site, view="query")
     patched(page, head={**HEAD, **head})
     page.goto(builtin_site.address(view="walk", text="the cat", step="predict"))
     page.wait_for_selector("#walk .scores")
@@ -263,7 +263,7 @@ def test_scores_say_what_this_head_does(visit, builtin_site, head, formula, sent
 
 
 def test_a_head_of_another_width_leaves_its_two_steps_out(visit, builtin_site):
-    page = visit(builtin_site, fresh=True, view="query")
+    page = visit(builtin_site, view="query")
     patched(page, head={**HEAD, "width": 64})
     page.goto(builtin_site.address(view="walk", text="the cat", step="predict"))
     page.wait_for_selector("#walk .chips")
@@ -278,7 +278,7 @@ def test_a_head_of_another_width_leaves_its_two_steps_out(visit, builtin_site):
 
 
 def test_the_scales_reason_is_this_recipes(visit, builtin_site):
-    page = visit(builtin_site, fresh=True, view="walk", text="the cat", step="scaled")
+    page = visit(builtin_site, view="walk", text="the cat", step="scaled")
     lines(page)
     assert "√D, so that positions" in page.locator("#walk .panel").inner_text()
     assert page.title().startswith("Walk – wordnet")

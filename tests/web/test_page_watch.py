@@ -17,13 +17,19 @@ WRONG = """() => {
 TOLD = ("refused: script-src-elem", "refused: connect-src", "console: said", "error: thrown", "dialog: asked")
 
 
-@pytest.fixture
-def watched(browser, small_site):
+@pytest.fixture(scope="module")
+def opened(browser):
     page, watch = watched_page(browser, DESKTOP)
-    watch.begin(small_site.url)
-    page.goto(small_site.address(view="query"))
     yield page, watch
     page.context.close()
+
+
+@pytest.fixture
+def watched(opened, small_site):
+    page, watch = opened
+    watch.begin(small_site.url)
+    page.goto(small_site.address(view="query"))
+    return page, watch
 
 
 @pytest.mark.parametrize("left", ["visit", "reload", "back"])
