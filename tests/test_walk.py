@@ -137,8 +137,19 @@ def test_what_can_not_be_walked(saved, table, tmp_path):
     with pytest.raises(CorpusError, match="at least two tokens"):
         pipeline.gradient(walk)
     ts.save(ts.Table(table.weight, table.vocab), tmp_path / "bare")
-    with pytest.raises(VocabError, match="no tokenizer"):
+    with pytest.raises(VocabError, match=r"no tokenizer.*; ask for words \(neighbors.*Tokenizer\.load"):
         Pipeline.open(tmp_path / "bare")
+
+
+def test_a_folder_saved_without_a_tokenizer_says_how_to_walk_all_the_same(tmp_path):
+    words = ["the", "cat", "New York"]
+    ts.save(ts.Table(np.eye(3, dtype=np.float32), ts.Vocab(words)), f"{tmp_path / 'st'}/")
+    with pytest.raises(VocabError, match=r"st was saved without a tokenizer: .* drops what is no") as told:
+        Pipeline.open(tmp_path / "st")
+    advice = str(told.value).rpartition("all the same: ")[2].replace("with.safe", f"{tmp_path}/with.safe")
+    exec(advice, {"ts": ts, "table": ts.load(tmp_path / "st")})
+    (walk,) = Pipeline.open(tmp_path / "with.safetensors").walk(["the cat in New York"])
+    assert [token.token for token in walk.tokens] == words
 
 
 def test_padding_has_no_part_in_predictions_and_gradients(saved):

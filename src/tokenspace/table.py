@@ -93,6 +93,17 @@ class Table:
         return f"Table({', '.join(parts)})"
 
 
+def tokenizer_of(table: Table) -> Tokenizer:
+    """The table's tokenizer; ``VocabError`` says how to go on without one."""
+    if table.tokenizer is None:
+        raise VocabError(
+            "this table has no tokenizer, so text can't become ids; ask for words (neighbors, similarity, "
+            "heatmap), or give it one that was made for its ids: table.tokenizer = ts.Tokenizer.load(FILE); "
+            'ts.save(table, "with.safetensors")'
+        )
+    return table.tokenizer
+
+
 def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0, matrix: str = "table") -> None:
     """``TableFormatError`` if ``rows``, the table's from row ``first_id`` on, hold NaN or infinity."""
     finite = np.isfinite(rows).all(axis=1)

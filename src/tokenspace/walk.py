@@ -25,7 +25,7 @@ from tokenspace.models.open import Checkpoint, load_table, open_checkpoint
 from tokenspace.reference import Embedding, LMHead, TransformerInput
 from tokenspace.reference import recipes as layers
 from tokenspace.shapes import Array, Float, Int
-from tokenspace.table import Table
+from tokenspace.table import Table, tokenizer_of
 from tokenspace.tokenizer import Encoded, Tokenizer
 
 
@@ -119,10 +119,8 @@ class Pipeline:
         untrained: Sequence[str] = (),
         checkpoint: Checkpoint | None = None,
     ):
-        if table.tokenizer is None:
-            raise VocabError("this table has no tokenizer, so text can't become ids; look up ids instead")
         self.table = table
-        self.tokenizer: Tokenizer = table.tokenizer
+        self.tokenizer: Tokenizer = tokenizer_of(table)
         self.layer = layer
         self.recipe = recipe
         self.untrained = tuple(untrained)
@@ -148,7 +146,14 @@ class Pipeline:
             family = layers.known_family(checkpoint)
             layer = layers.from_checkpoint(checkpoint)
             return cls(load_table(place), layer, family.name, checkpoint=checkpoint)
-        return cls.under(formats.load(place), recipe or "original", seed)
+        table = formats.load(place)
+        if table.tokenizer is None and formats.sniff(place) == "static-embedding":
+            raise VocabError(
+                f"{place} was saved without a tokenizer: the one in it, made for other programs, drops what "
+                "is no word of the table; to use that all the same: "
+                f'table.tokenizer = ts.Tokenizer.load({str(place)!r}); ts.save(table, "with.safetensors")'
+            )
+        return cls.under(table, recipe or "original", seed)
 
     @classmethod
     def under(cls, table: Table, recipe: str = "original", seed: int = 0) -> Pipeline:

@@ -15,13 +15,13 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from tokenspace.errors import CorpusError, ShapeError, VocabError
+from tokenspace.errors import CorpusError, ShapeError
 from tokenspace.geometry import Resolved, resolve
 from tokenspace.plots.labels import fitted, on_page
 from tokenspace.plots.page import plotly_objects
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.shown import shown
-from tokenspace.table import Table
+from tokenspace.table import Table, tokenizer_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -75,9 +75,8 @@ class Heatmap:
 
         ``VocabError`` if the table has no tokenizer, ``CorpusError`` if the text has no tokens.
         """
-        if table.tokenizer is None:
-            raise VocabError("this table has no tokenizer, so text can't become ids; give words instead")
-        ids = table.tokenizer.encode(text).ids.tolist() if text.strip() else []
+        tokenizer = tokenizer_of(table)
+        ids = tokenizer.encode(text).ids.tolist() if text.strip() else []
         if not ids:
             raise CorpusError("the text has no tokens; give at least one word")
         return cls.of(table, ids)
