@@ -118,11 +118,15 @@ def test_a_finished_output_of_a_given_tokenizer_and_rows(folder, rows):
     begun = ("--tokenizer", "one.json", "--init", rows)
     first = train(*begun, "--checkpoint", "model", "--json")
     assert first.exit_code == 0, first.stderr
+    assert list(json.loads(first.stdout))[-2:] == ["output", "checkpoint"]
+    assert json.loads(first.stdout)["checkpoint"] == "model"
     about = ts.load("t").provenance["init"]
     assert (about["matched"], about["total"]) == (1, 5)
     assert is_refused(train("--resume", *begun[:2]), f"init {about['table_sha256'][:12]}, not none")
     assert is_refused(train("--resume", "--tokenizer", "two.json", *begun[2:]), "tokenizer sha256 ")
-    assert train("--resume", *begun, "--checkpoint", "model").exit_code == 0
+    again = train("--resume", *begun, "--checkpoint", "model", "--json")
+    assert json.loads(again.stdout)["checkpoint"] == "model"
+    assert "checkpoint" not in json.loads(train("--resume", *begun, "--json").stdout)
 
 
 def test_scores_are_in_the_loss_file_and_chosen_epochs_in_the_answer(folder):

@@ -69,7 +69,7 @@ def learn(
         _check_model_is_there(output, checkpoint)
         Run.clear(folder)
         note(f"{shown(output)} is finished: there is nothing to resume, nothing was changed")
-        _say(table, output, losses, table.provenance["tokens_read"], 0.0, 0.0, as_json)
+        _say(table, output, losses, table.provenance["tokens_read"], 0.0, 0.0, checkpoint, as_json)
         return
     begin = time.perf_counter()
     learned_within = source == "bpe"  # by the trainer, which has the text then
@@ -119,7 +119,7 @@ def learn(
     bar.draw_curve(losses)
     read_here = table.provenance["tokens_read"] - before
     speed = bar.last.tokens_per_second if bar.last and read_here else 0.0
-    _say(table, output, losses, read_here, seconds, speed, as_json)
+    _say(table, output, losses, read_here, seconds, speed, checkpoint, as_json)
     if checkpoint is not None and not as_json:
         click.echo(f"{shown(checkpoint)}: the whole model, a GPT2LMHeadModel to transformers")
     if "interrupted_at" in table.provenance:
@@ -191,11 +191,18 @@ def _score(table: Table, evaluation: Evaluation, bar: Bar, log: LossLog) -> None
 
 
 def _say(
-    table: Table, output: str, losses: Path, tokens: int, seconds: float, speed: float, as_json: bool
+    table: Table,
+    output: str,
+    losses: Path,
+    tokens: int,
+    seconds: float,
+    speed: float,
+    checkpoint: str | None,
+    as_json: bool,
 ) -> None:
     made = table.provenance
     loss = made["held_out_loss"]
     results: dict[str, Any] = {"loss": loss, "perplexity": None if loss is None else round(math.exp(loss), 4)}
     if "scores" in made:
         results["scores"] = made["scores"]
-    report(table, output, losses, tokens, seconds, speed, results, as_json)
+    report(table, output, losses, tokens, seconds, speed, results, as_json, checkpoint)

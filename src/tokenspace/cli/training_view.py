@@ -89,8 +89,11 @@ def report(
     speed: float,
     results: dict[str, Any],
     as_json: bool,
+    checkpoint: str | None = None,
 ) -> None:
-    """What came of a run; ``results`` by name. A ``speed`` of 0: nothing was trained here."""
+    """What came of a run; ``results`` by name. A ``speed`` of 0: nothing was trained here. ``checkpoint`` is
+    the folder that holds the whole model.
+    """
     made = table.provenance
     interrupted = made.get("interrupted_at")
     if as_json:
@@ -103,6 +106,7 @@ def report(
                 "tokens_per_second": round(speed) if speed else None,
                 **results,
                 "output": output,
+                **({} if checkpoint is None else {"checkpoint": checkpoint}),
                 **({} if interrupted is None else {"interrupted_at": interrupted}),
             }
         )
