@@ -73,11 +73,12 @@ def small_site(builtin_site):
 
 @pytest.fixture
 def odd_site():
-    """``odd_site(rows)`` serves a table of those rows, whose tokens are t0, t1, ..."""
+    """``odd_site(rows)`` serves a table of those rows, whose tokens are t0, t1, ... unless they are given."""
     with contextlib.ExitStack() as stack:
 
-        def serve(rows):
-            table = ts.Table(rows.astype(np.float32), ts.Vocab([f"t{i}" for i in range(len(rows))]))
+        def serve(rows, tokens=None):
+            vocab = ts.Vocab(tokens or [f"t{i}" for i in range(len(rows))], encoding="word")
+            table = ts.Table(rows.astype(np.float32), vocab)
             return Site(stack.enter_context(serving(Explorer(table))), table)
 
         yield serve

@@ -134,6 +134,13 @@ def test_colors_by_length_and_cluster(visit, small_site):
         f"JSON.parse(({POINTS})()).reduce((n, trace) => n + trace[0].length, 0) === {int(sizes[0])}"
     )
     assert "color=cluster" in page.url
+    page.get_by_label("Find a token").fill("king")
+    page.keyboard.press("Enter")
+    chosen(page, "king")
+    clusters = geometry.clusters(small_site.table)
+    name = clusters.names[clusters.labels[small_site.table.vocab.id("king")]]
+    assert page.locator("#map .map-side p").first.inner_text().endswith(f", cluster “{name}”")
+    page.go_back()
     page.go_back()
     page.wait_for_selector("#map .amount")
 

@@ -219,6 +219,26 @@ def test_the_page_fits_and_names_its_controls(visit, minilm_site, viewport, view
     assert unnamed == []
 
 
+CUT = """() => {
+    const picture = document.querySelector("#walk svg.strip");
+    if (picture?.viewBox.baseVal.width !== picture?.parentElement.clientWidth) return null;
+    const box = (node) => node.getBoundingClientRect();
+    const cut = (text) => box(text).left < box(picture).left || box(text).right > box(picture).right;
+    return [...picture.querySelectorAll("text")].filter(cut).map((text) => text.textContent);
+}"""
+
+
+@pytest.mark.parametrize("step", ["lookup", "gradient"])
+def test_no_picture_is_cut(visit, minilm_site, step):
+    page = visit(minilm_site, view="walk", text=TEXT, step=step)
+    try:
+        for width in (360, 600, 690, 768, 900):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.wait_for_function(CUT).json_value() == []
+    finally:
+        page.set_viewport_size(DESKTOP)
+
+
 def patched(page, **changes):
     """From now on each walk's document comes with these changes."""
 

@@ -152,7 +152,7 @@ export class MapView {
       onlasso: (ids) => this.#lassoed(ids),
     });
     this.stage.append(this.plot.overlay.node);
-    const id = await this.#choose(now.id === undefined ? null : Number(now.id), signal);
+    const id = await this.#choose(now.id === undefined ? null : Number(now.id), coloring, signal);
     if (signal.aborted) return;
     if (map !== this.map || coloring !== this.coloring) await this.#redraw(map, coloring);
     else if (id !== this.chosenId) await this.plot.redraw();
@@ -202,7 +202,7 @@ export class MapView {
   }
 
   /** Mark a token and list its neighbors. @returns {Promise<?number>} its id, if it is one */
-  async #choose(id, signal) {
+  async #choose(id, coloring, signal) {
     const tokens = this.all.tokens;
     if (id === null || !(id >= 0 && id < tokens.length)) {
       fill(this.sides.chosen);
@@ -220,7 +220,7 @@ export class MapView {
     fill(
       this.sides.chosen,
       chosen(
-        { token: tokens[id], id, kind, norm: this.all.norm[id], hits },
+        { token: tokens[id], id, kind, norm: this.all.norm[id], told: coloring.told?.(id), hits },
         (next) => setState({ id: next }),
         () => setState({ id: null }),
       ),

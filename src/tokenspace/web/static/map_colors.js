@@ -9,6 +9,7 @@ import { brief } from "./shown.js";
  * @property {Group[]} groups each is drawn with one color, or with `values` on a scale
  * @property {?Amount} amount the scale, where colors are amounts
  * @property {string} about what the colors mean, in a sentence
+ * @property {(id: number) => string} [told] what the color says of one token
  *
  * @typedef {{name: string, color: string, ids: Int32Array, values?: Float32Array, size?: number}} Group
  * @typedef {{low: number, high: number, lowText: string, highText: string, gradient: string}} Amount
@@ -54,6 +55,7 @@ export function byCluster({ label, clusters, k, seed }) {
     groups,
     amount: null,
     about: `${k} clusters in the original space (seed ${seed}), named by the tokens nearest each center.${round}`,
+    told: (id) => (labels[id] < 0 ? "in no cluster" : `cluster “${brief(clusters[labels[id]].name, 60)}”`),
   };
 }
 
@@ -91,6 +93,7 @@ export function byHonesty({ share, mean, k, measured }, rows) {
     groups,
     amount,
     about: `The share of a row's ${k} nearest neighbors that are among its ${k} nearest on the map; ${percent(mean)} on average${whole}.`,
+    told: (id) => (shares[id] < 0 ? "not measured" : `${percent(shares[id], 0)} of its nearest kept`),
   };
 }
 

@@ -39,8 +39,8 @@ export function legend(coloring, only, onchange) {
 }
 
 /** The token chosen, and its nearest rows in the table, not on the map. */
-export function chosen({ token, id, kind, norm, hits }, onchoose, onclear) {
-  const facts = el("p", { class: "soft" }, `id ${id}, ${kind}, length ${fixed(norm)}`);
+export function chosen({ token, id, kind, norm, told, hits }, onchoose, onclear) {
+  const facts = [`id ${id}`, kind, `length ${fixed(norm)}`, told].filter(Boolean).join(", ");
   const list = el(
     "ol",
     { class: "hits found-list" },
@@ -59,7 +59,7 @@ export function chosen({ token, id, kind, norm, hits }, onchoose, onclear) {
   );
   return [
     el("h3", {}, tokenNode(token, 30)),
-    facts,
+    el("p", { class: "soft" }, facts),
     el("p", { class: "soft" }, "Nearest in the table by cosine, lines on the map:"),
     list,
     el("button", { type: "button", class: "link", onclick: onclear }, "clear"),

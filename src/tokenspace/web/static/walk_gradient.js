@@ -5,6 +5,7 @@ import { count, fixed, plural } from "./numbers.js";
 import { brief, tokenNode } from "./shown.js";
 
 const ROW = 30;
+const [NARROW, WIDE] = [700, 880]; // pixels: what stands beside a row needs them
 const TOP = 30;
 
 /** Loss, and how many rows move. @param {any} walk a document with `gradient` */
@@ -29,7 +30,7 @@ export function gradientPicture(walk, width) {
   const { rows } = walk.gradient;
   const tokens = walk.tokens;
   const height = TOP + ROW * Math.max(tokens.length, rows.length) + 8;
-  const narrow = width < 560;
+  const narrow = width < NARROW;
   const x = narrow ? { from: 92, to: 160 } : { from: 200, to: 420 };
   const yFrom = (t) => TOP + ROW * (t + 0.5);
   const order = [...rows.keys()].sort((m, n) => center(rows[m]) - center(rows[n]));
@@ -55,7 +56,7 @@ export function gradientPicture(walk, width) {
     const still = row.gradient === 0;
     const label = narrow ? `${brief(row.token, 8)} ` : `row ${count(row.id)}  ${brief(row.token, 18)} `;
     const length = still ? "no gradient" : `‖g‖ ${fixed(row.gradient, 3)}`;
-    const cosine = narrow || still ? "" : `   cosine before and after ${fixed(row.cosine, 4)}`;
+    const cosine = width < WIDE || still ? "" : `   cosine before and after ${fixed(row.cosine, 4)}`;
     return [
       paths,
       sign,

@@ -11,6 +11,7 @@ import { brief } from "./shown.js";
 const ROW = 26; // between two tokens
 const TOP = 34;
 const CELL = 11;
+const WIDE = 800; // pixels: in fewer a heading is short
 const MOST_BARS = 460; // slices of the strip, each the mean length of its rows
 
 /**
@@ -34,15 +35,14 @@ export function strip(walk, table, { width, norms, first, tokens }) {
   const yOf = new Map(picked.map((id, n) => [id, rowY[n]]));
   const times = countBy(walk.tokens.map((token) => token.id));
 
+  const cells = cellsIn(width, x, table.dim);
   const described = `${plural(shownTokens.length, "token")} pick ${plural(picked.length, "row")} of ${count(table.rows)}`;
   const parts = [
     heading(x.token, "tokens", "end"),
     heading((x.left + x.right) / 2, "table E", "middle"),
     heading(
       x.row,
-      narrow
-        ? "rows"
-        : `rows plucked out, their first ${cellsIn(width, x, table.dim)} of ${table.dim} numbers`,
+      narrow ? "rows" : `${width < WIDE ? "rows:" : "rows plucked out, their"} first ${cells} of ${table.dim} numbers`,
       "start",
     ),
     stripBody(x, height, norms, table.rows),
