@@ -224,7 +224,7 @@ export class Plot {
   /** The eye as far from `center` as `steps`, and farther where the window is narrow. */
   #from(center, steps) {
     const { clientWidth: width, clientHeight: height } = this.node;
-    const far = Math.max(1, Math.min(2, (1.15 * height) / (width || 1)));
+    const far = Math.max(1, Math.min(2.6, (1.3 * height) / (width || 1)));
     return { x: center.x + far * steps[0], y: center.y + far * steps[1], z: center.z + far * steps[2] };
   }
 
