@@ -30,10 +30,10 @@ def release(block: Array, whole: Array) -> None:
 
 
 def _mapping(array: Array) -> mmap.mmap | None:
-    """The read-only map under an array; None if it lies in memory or its pages may hold changes."""
+    """The read-only map under an array; None if it lies in memory or its pages may hold changes: those of a
+    private map may (``np.load(…, mmap_mode="c")``), whatever the array's own flag says.
+    """
     base: Any = array
     while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            return None
         base = base.base
-    return base if isinstance(base, mmap.mmap) else None
+    return base if isinstance(base, mmap.mmap) and memoryview(base).readonly else None

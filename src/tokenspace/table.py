@@ -104,6 +104,15 @@ def tokenizer_of(table: Table) -> Tokenizer:
     return table.tokenizer
 
 
+def check_table(table: object) -> None:
+    """``ShapeError`` unless ``table`` is a table: a path or a name of one has to be loaded first."""
+    if not isinstance(table, Table):
+        raise ShapeError(
+            f"a Table is needed, found {type(table).__name__}; tokenspace.load(…) opens one, "
+            "tokenspace.Table(rows, vocab) makes one"
+        )
+
+
 def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0, matrix: str = "table") -> None:
     """``TableFormatError`` if ``rows``, the table's from row ``first_id`` on, hold NaN or infinity."""
     finite = np.isfinite(rows).all(axis=1)

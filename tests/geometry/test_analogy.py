@@ -80,5 +80,5 @@ def test_a_table_with_nan_is_refused(rng):
 
 
 def test_k_must_be_at_least_one(minilm):
-    with pytest.raises(ShapeError, match="k must be at least 1"):
+    with pytest.raises(ShapeError, match="k must be a whole number from 1 on"):
         analogy(minilm, "man", "king", "woman", k=0)

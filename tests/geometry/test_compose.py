@@ -79,10 +79,24 @@ def test_a_vector_is_itself_and_has_no_rows(words):
     assert resolve(words, np.ones(3)).ids == ()
 
 
-@pytest.mark.parametrize("vector", [[1, 2], [[1, 2, 3]], [1, 2, np.nan], [np.inf, 0, 0]], ids=str)
-def test_a_vector_that_is_none(words, vector):
-    with pytest.raises(ShapeError, match="must be 3 finite numbers"):
-        resolve(words, vector)
+NO_VECTORS = {
+    r"shape \(2,\)": [1, 2],
+    r"shape \(1, 3\)": [[1, 2, 3]],
+    "NaN or infinity": [1, 2, np.nan],
+    "found list$": ["cat", "dog", "cow"],
+    "found set$": {"cat"},
+    "found bytes$": b"cat",
+    "found ndarray$": np.ones(3, complex),
+    "found bool$": np.bool_(True),
+    "a number of size 2e\\+39; above 1e\\+15 products leave float32": [0, 2e39, 0],
+    "found tuple$": ([1, 2], [3]),
+}
+
+
+@pytest.mark.parametrize("found", NO_VECTORS)
+def test_a_vector_that_is_none(words, found):
+    with pytest.raises(ShapeError, match=f"a word, a row's id, or a vector of 3 finite numbers.*{found}"):
+        resolve(words, NO_VECTORS[found])
 
 
 def test_a_row_with_nan_is_named():

@@ -46,6 +46,9 @@ def test_known_neighbors_give_the_same_and_are_not_sought_again(rng, monkeypatch
     wanted = kept(table, projection, k=7)
     monkeypatch.setattr(sys.modules["tokenspace.geometry.kept"], "nearest", None)
     np.testing.assert_array_equal(kept(table, projection, k=7, known=known).share, wanted.share)
+    for other in (nearest(table, k=6), nearest(table, [1, 2], k=12)):
+        with pytest.raises(ShapeError, match="known must hold 7 or more neighbors of each of the 200 rows"):
+            kept(table, projection, k=7, known=other)
 
 
 def test_a_map_that_is_the_table_keeps_all(rng):

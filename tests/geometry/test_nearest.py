@@ -34,6 +34,17 @@ def test_each_row_gets_what_neighbors_answers(rng, metric, switches, monkeypatch
         assert found.scores[i].tolist() == [hit.score for hit in hits]
 
 
+@pytest.mark.parametrize(("mean", "spread"), [(300, 0.1), (3_000, 1), (-1_000, 0.5)])
+def test_distances_far_from_zero_lose_no_digits(rng, mean, spread):
+    rows = (rng.normal(size=(400, 16)) * spread + mean).astype(np.float32)
+    table = Table(rows, Vocab([f"w{i}" for i in range(400)]))
+    found = nearest(table, k=5, metric="l2")
+    for i in range(0, 400, 9):
+        hits = neighbors(table, i, 5, "l2")
+        assert found.ids[i].tolist() == [hit.id for hit in hits]
+        assert found.scores[i].tolist() == [hit.score for hit in hits]
+
+
 def test_some_rows_in_any_order(rng):
     table = random_table(rng)
     every = nearest(table)

@@ -8,6 +8,7 @@ from gensim.models import KeyedVectors
 
 from tokenspace.errors import ShapeError, TableFormatError, VocabError
 from tokenspace.geometry import Hit, neighbors
+from tokenspace.subwords import Subwords
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab, placeholder
 
@@ -125,6 +126,20 @@ def test_a_table_with_nan_is_refused(rng, bad):
         TableFormatError, match=r"row 123 of the table, token 'w123', holds NaN .*and 1 more of"
     ):
         neighbors(table, "w0")
+
+
+def test_a_vector_that_leaves_float32_is_refused_as_rows_are(rng):
+    table = random_table(rng)
+    with pytest.raises(ShapeError, match=r"a number of size 2e\+16; above 1e\+15"):
+        neighbors(table, np.full(8, 2e16))
+    composed = Table(table.weight, table.vocab, subwords=Subwords(np.full((50, 8), 1e20, np.float32), 3, 4))
+    with pytest.raises(TableFormatError, match=r"the vector of 'unknown' holds .* scale the table down"):
+        neighbors(composed, "unknown", metric="l2")
+
+
+def test_an_equal_row_is_zero_away_and_not_minus_zero():
+    table = Table(np.ones((2, 2), np.float32), Vocab(["a", "b"]))
+    assert str(neighbors(table, "a", metric="l2")[0].score) == "0.0"
 
 
 def test_a_word_that_is_not_there(rng):

@@ -100,6 +100,8 @@ def test_what_is_refused(rng, monkeypatch):
             pca(table, seed=seed)
     with pytest.raises(ShapeError, match="has no 3 directions"):
         pca(Table(np.eye(2, dtype=np.float32), Vocab(["a", "b"])), 3)
+    with pytest.raises(ShapeError, match="no 2 directions to show without 7 of them; ask for fewer dims or"):
+        pca(Table(table.weight[:, :8], table.vocab), remove=7)
     with pytest.raises(ShapeError, match=r"perplexity must lie from 1 to 29\.67"):
         tsne(table, perplexity=30)
     with pytest.raises(ShapeError, match="neighbors must lie from 2 to 89"):

@@ -44,11 +44,18 @@ def underflowing(rng):
     return rows
 
 
+def tiny_about_zero_rows(rng):
+    """The mean is so short that its square is 0, and lies far from most rows, which are 0."""
+    rows = rng.normal(size=(ROWS, DIM)) * 1e-20
+    rows[::2] = 0
+    return rows
+
+
 def huge(rng):
     return rng.normal(size=(ROWS, DIM)) * 1e14
 
 
-TABLES = [spread, far_from_zero, near_alike, mostly_zero, underflowing, huge]
+TABLES = [spread, far_from_zero, near_alike, mostly_zero, underflowing, tiny_about_zero_rows, huge]
 
 
 @pytest.fixture(params=TABLES, ids=lambda make: make.__name__)
@@ -85,6 +92,14 @@ def test_the_best_are_those_of_scoring_all(table, switches, metric):
             hits = neighbors(view, query, k, metric)
             assert [hit.id for hit in hits] == order[:k]
             assert [hit.score for hit in hits] == [float(exact[i]) for i in order[:k]]
+
+
+@pytest.mark.parametrize("scale", [1e-19, 1e-20, 1e-21, 1e-22])
+def test_tiny_rows_about_a_tiny_mean(scale):
+    rows = np.array([[0, 0], [3, 1], [0, 0], [1, 2]]) * scale
+    table = Table(rows.astype(np.float32), Vocab(list("abcd")))
+    assert [hit.id for hit in neighbors(table, 0, k=1, center=True)] == [2]
+    assert [hit.id for hit in neighbors(table, 0, k=1, center=True, exclude_query=False)] == [0]
 
 
 @pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Literal, SupportsIndex
 
 import numpy as np
@@ -83,6 +84,8 @@ def one_token(view: View, word: str | int) -> tuple[Resolved, Float[Array, " D"]
     """``word`` and its vector under the view's switches; ``VocabError`` unless it is a single token, or one
     word composed of its n-grams, which is a word's vector too.
     """
+    if not isinstance(word, (str, Integral)):
+        raise VocabError(f"an analogy is asked of words or ids, found {type(word).__name__}")
     found, vector = view.vector(word)
     composed = not found.ids and " " not in found.word and view.table.subwords is not None
     if len(found.ids) != 1 and not composed:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenspace.errors import ShapeError
+from tokenspace.geometry.rows import LARGEST
 from tokenspace.shapes import Array, ArrayLike, Float
-from tokenspace.table import Table, check_finite
+from tokenspace.table import DTYPES, Table, check_finite
 
 
 class Resolved(NamedTuple):
@@ -44,13 +45,29 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
         check_finite(table, row[None], int(query))
         token = table.vocab[int(query)]
         return Resolved(token, row, (int(query),), (token,))
-    vector = np.asarray(query, np.float32)
-    if vector.shape != (table.dim,) or not np.isfinite(vector).all():
+    return Resolved("", _vector(table, query), (), ())
+
+
+def _vector(table: Table, query: ArrayLike) -> Float[Array, " D"]:
+    try:
+        given = np.asarray(query)
+    except ValueError:  # lists of different lengths
+        given = np.empty(0, object)
+    fault = None
+    if given.dtype.kind not in "fiu" and given.dtype not in DTYPES:
+        fault = type(query).__name__
+    elif given.shape != (table.dim,):
+        fault = f"shape {given.shape}"
+    elif not np.isfinite(given.astype(np.float64)).all():
+        fault = "NaN or infinity"
+    elif (largest := float(np.abs(given.astype(np.float64)).max())) > LARGEST:
+        fault = f"a number of size {largest:.3g}; above {LARGEST:.0e} products leave float32: scale it down"
+    if fault is not None:
         raise ShapeError(
-            f"a query vector must be {table.dim:,} finite numbers, as wide as the table; "
-            f"found shape {vector.shape}" + ("" if np.isfinite(vector).all() else ", with NaN or infinity")
+            f"a query is a word, a row's id, or a vector of {table.dim:,} finite numbers, as wide as the "
+            f"table; found {fault}"
         )
-    return Resolved("", vector, (), ())
+    return given.astype(np.float32)
 
 
 def _word(table: Table, word: str) -> Resolved:

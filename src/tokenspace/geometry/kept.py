@@ -85,6 +85,11 @@ def kept(
     if known is None:
         true = nearest(view, asked, k, metric, progress=stage(progress, 0.0, 0.9)).ids
     else:
+        if known.ids.shape[0] != rows or known.ids.shape[1] < k:
+            raise ShapeError(
+                f"known must hold {k:,} or more neighbors of each of the {rows:,} rows, "
+                f"found shape {known.ids.shape}"
+            )
         true = known.ids[asked, :k]
     drawn = _on_map(projection.coordinates, named, asked, k)
     share = np.full(rows, np.nan, np.float32)

@@ -8,7 +8,7 @@ from typing import NamedTuple, SupportsIndex
 import numpy as np
 
 from tokenspace.geometry.scores import AT_ONCE, Metric, check_k, check_metric, exact_scores
-from tokenspace.geometry.transform import Progress, View, seen
+from tokenspace.geometry.transform import Progress, View, mean_row, seen
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table
@@ -42,8 +42,8 @@ def nearest(
     """The ``k`` rows nearest to each row of ``ids`` (N,), by default to every row of the table.
 
     What ``neighbors`` would answer to each id; switches and scores are its own, and so are the rows that
-    don't compete: the row itself and, but for ``unnamed``, those that no token names. Two
-    candidates whose scores differ only by float32 rounding may be taken for each other.
+    don't compete: the row itself and, but for ``unnamed``, those that no token names. Of rows whose scores
+    differ only by float32 rounding any may be taken.
     ``progress(done, total)`` hears of rows done.
 
     >>> from tokenspace.vocab import Vocab
@@ -74,6 +74,8 @@ class _Search:
     def __init__(self, view: View, k: int, metric: Metric, unnamed: bool):
         self._view, self.k, self._metric = view, k, metric
         self._unnamed = np.empty(0, np.int64) if unnamed else view.table.vocab.placeholders()
+        # Distances from anywhere are the same; from amid the rows their squares lose no digits.
+        self._origin = mean_row(view).astype(np.float32) if metric == "l2" else None
         self._held: list[tuple[int, Float[Array, "rows D"]]] | None = None
 
     def hold(self) -> None:
@@ -83,18 +85,21 @@ class _Search:
     def _blocks(self) -> Iterable[tuple[int, Float[Array, "rows D"]]]:
         if self._held is not None:
             return self._held
+        if self._origin is not None:
+            return ((start, rows - self._origin) for start, rows in self._view.blocks())
         return self._view.unit_blocks() if self._metric == "cosine" else self._view.blocks()
 
     def __call__(self, ids: Int[Array, " N"]) -> tuple[Int[Array, "N K"], Float[Array, "N K"]]:
         """The ids and scores of the ``k`` best for each of ``ids``; -1 and NaN where there are no more."""
         view = self._view
         targets = view.units(ids) if self._metric == "cosine" else view.rows(ids)
+        compared = targets if self._origin is None else targets - self._origin
         pool = _Pool(len(ids), self.k + SLACK)
         room = np.empty(0, np.float32)  # one place for all products: fresh pages cost as much as they do
         for start, rows in self._blocks():
             if room.size < len(ids) * len(rows):
                 room = np.empty(len(ids) * len(rows), np.float32)
-            scores = np.matmul(targets, rows.T, out=room[: len(ids) * len(rows)].reshape(len(ids), -1))
+            scores = np.matmul(compared, rows.T, out=room[: len(ids) * len(rows)].reshape(len(ids), -1))
             if self._metric == "l2":  # half of |target|² less the squared distance: ranks as distances do
                 scores -= np.einsum("nd,nd->n", rows, rows) / 2
             here = np.flatnonzero((ids >= start) & (ids < start + len(rows)))

@@ -31,6 +31,8 @@ LARGE = 60_000  # rows, above which neighbors are found among principal componen
 COMPONENTS = 50
 STEPS = 1_000  # of progress
 FFT_PAYS = 10_000  # rows, above which openTSNE interpolates forces on a grid, and takes no tree
+PERPLEXITY = 30.0  # unless the table is too small for it
+NEIGHBORS = 15
 EARLY = 250  # t-SNE's iterations of early exaggeration (van der Maaten & Hinton 2008, §3.4)
 
 
@@ -124,10 +126,12 @@ def pca(
     """
     dims, seed = _dims(dims), checked_seed(seed)
     view = seen(table, remove=remove)
-    if min(view.table.weight.shape) < dims:
+    left = min(view.table.weight.shape) - view.remove
+    if left < dims:
+        without = f" without {view.remove} of them" if view.remove else ""
         raise ShapeError(
-            f"a table of {len(view.table):,} × {view.table.dim:,} has no {dims} directions to show; "
-            "ask for fewer dims"
+            f"a table of {len(view.table):,} × {view.table.dim:,} has no {dims} directions to show{without}; "
+            f"ask for fewer dims{' or remove fewer' if view.remove else ''}"
         )
     found = principal(view, dims, center, progress)
     shares = [float(share) for share in found.variances / (found.total or 1.0)]
@@ -150,7 +154,7 @@ def tsne(
     table: Table | View,
     dims: SupportsIndex = 2,
     seed: SupportsIndex = 0,
-    perplexity: SupportsFloat = 30.0,
+    perplexity: SupportsFloat | None = None,
     iterations: SupportsIndex = 500,
     center: bool = False,
     remove: SupportsIndex = 0,
@@ -159,13 +163,17 @@ def tsne(
     """t-SNE (van der Maaten & Hinton 2008) by openTSNE, of cosine distances between rows.
 
     ``perplexity`` is about the number of neighbors that each point tries to keep; three times as many are
-    found, exactly. ``iterations`` follow 250 of early exaggeration (openTSNE's own numbers); points spread as
-    they go on, and each takes longer. It starts from the PCA, scaled down.
+    found, exactly. By default it is 30, or a third of the other rows of a table that has fewer than 91; the
+    settings say which. ``iterations`` follow 250 of early exaggeration (openTSNE's own numbers); points
+    spread as they go on, and each takes longer. It starts from the PCA, scaled down.
     ``MissingExtra`` without openTSNE; ``ShapeError`` if the table has too few rows for the perplexity.
     """
     dims, seed, iterations = _dims(dims), checked_seed(seed), _positive("iterations", iterations)
     view = seen(table, center, remove)
-    perplexity, room = float(perplexity), (len(view.table) - 1) / 3
+    room = (len(view.table) - 1) / 3
+    if room < 1:
+        raise ShapeError(f"t-SNE needs a table of 4 rows or more, found {len(view.table):,}; pca takes 2")
+    perplexity = min(PERPLEXITY, float(int(room))) if perplexity is None else float(perplexity)
     if not 1 <= perplexity <= room:
         raise ShapeError(
             f"perplexity must lie from 1 to {room:.4g}, a third of the other rows; found {perplexity}"
@@ -204,7 +212,7 @@ def umap(
     table: Table | View,
     dims: SupportsIndex = 2,
     seed: SupportsIndex = 0,
-    neighbors: SupportsIndex = 15,
+    neighbors: SupportsIndex | None = None,
     min_dist: SupportsFloat = 0.1,
     center: bool = False,
     remove: SupportsIndex = 0,
@@ -212,11 +220,16 @@ def umap(
 ) -> Projection:
     """UMAP (McInnes, Healy & Melville 2018) by umap-learn, of cosine distances between rows.
 
-    ``neighbors`` of each row, itself among them, are found and kept near; points lie about ``min_dist``
-    apart or more. ``MissingExtra`` without umap-learn; ``ShapeError`` if the table has too few rows.
+    ``neighbors`` of each row, itself among them, are found and kept near: by default 15, or all but one row
+    of a table of fewer than 16; the settings say which. Points lie about ``min_dist`` apart or more.
+    ``MissingExtra`` without umap-learn; ``ShapeError`` if the table has too few rows.
     """
-    dims, seed, count = _dims(dims), checked_seed(seed), _positive("neighbors", neighbors)
+    dims, seed = _dims(dims), checked_seed(seed)
     view = seen(table, center, remove)
+    if len(view.table) < 3:
+        raise ShapeError(f"UMAP needs a table of 3 rows or more, found {len(view.table):,}")
+    usual = min(NEIGHBORS, len(view.table) - 1)
+    count = usual if neighbors is None else _positive("neighbors", neighbors)
     if not 2 <= count < len(view.table):
         raise ShapeError(f"neighbors must lie from 2 to {len(view.table) - 1:,}, found {count:,}")
     min_dist = float(min_dist)

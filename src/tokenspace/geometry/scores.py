@@ -7,6 +7,7 @@ the best are then scored exactly: by the same arithmetic wherever they lie, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from numbers import Integral
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -51,7 +52,7 @@ def exact_scores(
     if metric == "dot":
         return dots(rows, target)
     apart = rows - target
-    return -np.sqrt(dots(apart, apart))
+    return 0 - np.sqrt(dots(apart, apart))  # not minus zero
 
 
 def bounds(view: View, target: Float[Array, " D"], metric: Metric) -> Bounds:
@@ -114,6 +115,6 @@ def check_metric(metric: str) -> None:
 
 
 def check_k(k: int) -> None:
-    """``ShapeError`` unless at least one row is asked for."""
-    if isinstance(k, bool) or k < 1:
-        raise ShapeError(f"k must be at least 1, found {k}")
+    """``ShapeError`` unless k is a whole number of rows, at least 1."""
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise ShapeError(f"k must be a whole number from 1 on, found {k!r}")

@@ -14,12 +14,12 @@ from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 
-from tokenspace.errors import ShapeError
+from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.cosine import SMALL, norms, unit_rows
-from tokenspace.geometry.rows import comparable_blocks, dots, unchecked_blocks
+from tokenspace.geometry.rows import LARGEST, comparable_blocks, dots, unchecked_blocks
 from tokenspace.shapes import Array, ArrayLike, Float, Int
-from tokenspace.table import Table
+from tokenspace.table import Table, check_table
 
 Progress = Callable[[int, int], None]  # (done, total)
 
@@ -103,6 +103,7 @@ class View:
     """
 
     def __init__(self, table: Table, center: bool = False, remove: SupportsIndex = 0):
+        check_table(table)
         self.table = table
         self.remove = _count(remove)
         self.center = bool(center) or self.remove > 0
@@ -121,6 +122,11 @@ class View:
     def vector(self, query: str | int | ArrayLike) -> tuple[Resolved, Float[Array, " D"]]:
         """What ``query`` stands for in the table (see ``resolve``), and its vector under the switches."""
         found = resolve(self.table, query)
+        if (largest := float(np.abs(found.vector).max())) > LARGEST:
+            raise TableFormatError(
+                f"the vector of {found.word!r} holds a number of size {largest:.3g}; above {LARGEST:.0e} its "
+                "products leave float32: scale the table down"
+            )
         return found, self._switched(found.vector)
 
     def rows(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes D"]:
@@ -174,14 +180,14 @@ class View:
 
     def _measured(self, lengths: Lengths) -> Iterator[tuple[int, Float[Array, "N D"]]]:
         """The rows as they are stored, checked; their lengths have been written when all were taken."""
-        mean = np.linalg.norm(self.transform.mean) if self.center else 0
+        mean = float(np.linalg.norm(self.transform.mean.astype(np.float64)))
         for start, rows in comparable_blocks(self.table):
             part = slice(start, start + len(rows))
             own = norms(rows)
             lengths.switched[part] = norms(self._switched(rows)) if self.center else own
             lengths.reach[part] = own + mean
             small = np.flatnonzero(lengths.switched[part] < SMALL)
-            lengths.reach[start + small[rows[small].any(axis=1)]] += SMALL
+            lengths.reach[start + small[rows[small].any(axis=1) | (mean > 0)]] += SMALL
             yield start, rows
 
     def _switched(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
