@@ -155,6 +155,21 @@ def test_a_resumed_run_tells_what_it_read_itself(folder, monkeypatch):
     assert sorted(os.listdir(folder)) == ["t", "t.loss.jsonl", "text.txt"]
 
 
+@pytest.mark.parametrize("name", ["state.safetensors", "corpus/ids"])
+def test_a_run_with_a_bit_turned_is_refused_in_one_line(folder, monkeypatch, name):
+    with monkeypatch.context() as patched:
+        patched.setattr(train_lm, "EarlyEnd", Impatient)
+        assert train("--epochs", "3").exit_code == 130
+    path = folder / "t.training" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    table = (folder / "t").read_bytes()
+    assert is_refused(train("--epochs", "3", "--resume"), f"t.training/{name} ")
+    assert (folder / "t").read_bytes() == table
+    assert path.read_bytes() == content
+
+
 class Impatient(train_lm.EarlyEnd):
     """Ctrl-C after three steps."""
 

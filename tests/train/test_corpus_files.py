@@ -75,6 +75,24 @@ def test_a_file_that_was_cut_is_named(corpus, name):
             corpus.piece(0, corpus.sentences)
 
 
+@pytest.mark.parametrize("name", ["ids", "offsets", "counts", "tokenizer.json"])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_a_bit_turned_in_a_file_is_noticed(corpus, name, place):
+    for each in (corpus, open_corpus(corpus.folder)):
+        each.check_bytes()
+    path = corpus.folder / name
+    content = bytearray(path.read_bytes())
+    content[int(place * (len(content) - 1))] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(
+        CorpusError, match=rf"{name} holds other bytes than were written; delete .*corpus and"
+    ):
+        corpus.check_bytes()
+    path.unlink()
+    with pytest.raises(CorpusError, match=rf"can't read .*{name}: No such file"):
+        corpus.check_bytes()
+
+
 def test_a_failed_preparation_leaves_no_corpus_not_even_the_one_before(corpus, write):
     with pytest.raises(CorpusError, match="byte 3 is zero"):
         made(corpus.folder, write("zero.txt", b"a b\0"))
@@ -106,7 +124,7 @@ def test_a_folder_that_is_not_there_is_named(write, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [('{"version": 2}', "is of version 2, not 1; remove"), ("{", "can't read .*corpus.json")],
+    [('{"version": 1}', "is of version 1, not 2; remove"), ("{", "can't read .*corpus.json")],
     ids=["of another version", "cut"],
 )
 def test_a_manifest_that_is_not_ours_is_refused(corpus, content, message):

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -15,6 +16,7 @@ from safetensors.numpy import load_file
 from tokenspace.errors import OutputError, TableFormatError
 from tokenspace.formats import native
 from tokenspace.table import Table
+from tokenspace.train import checksum
 from tokenspace.train.run import Run, folder_beside, losses_beside
 from tokenspace.vocab import Vocab
 
@@ -204,6 +206,28 @@ def test_a_damaged_state_is_told_with_the_folder_to_delete(folder, damage):
         assert Run.tokens_read(folder) == 0
         with pytest.raises(TableFormatError, match=rf"delete {re.escape(str(folder))} to begin anew"):
             run.load()
+
+
+@pytest.mark.parametrize("bit", [0, 1, 5, 7])
+def test_a_state_with_a_bit_turned_anywhere_is_told(folder, bit):
+    arrays = STATE | {"half": np.ones(3, ml_dtypes.bfloat16), "one": np.array(0.5), "none": np.ones((0, 2))}
+    with begin(folder) as run:
+        run.save(arrays, {"pieces": 1, "words": "caf\xe9"})
+        assert run.load() is not None
+        path = folder / "state.safetensors"
+        whole = path.read_bytes()
+        for place in range(len(whole)):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            with pytest.raises(TableFormatError, match="is not what was written there, so the run can't go"):
+                run.load()
+
+
+def test_a_state_larger_than_a_block_is_summed_whole(folder, monkeypatch):
+    monkeypatch.setattr(checksum, "_BLOCK", 5)
+    with begin(folder) as run:
+        run.save(STATE, {})
+        monkeypatch.undo()
+        assert run.load() is not None
 
 
 def test_a_folder_that_is_a_link_to_another_disk(folder, tmp_path, monkeypatch):

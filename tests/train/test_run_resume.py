@@ -347,13 +347,25 @@ def test_an_interrupt_before_anything_is_learned_keeps_the_text(folder):
     assert (folder / "t.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(("name", "entry"), [("ids", -5), ("ids", 1 << 20), ("offsets", 1 << 40)])
+@pytest.mark.parametrize(
+    ("name", "entry"), [("ids", -5), ("ids", 1 << 20), ("ids", None), ("offsets", 1 << 40)]
+)
 def test_a_corpus_that_was_damaged_is_refused(broken_off, name, entry):
     path = broken_off / "t.training" / "corpus" / name
     numbers = np.fromfile(path, "<i4" if name == "ids" else "<i8")
-    numbers[len(numbers) // 2] = entry
+    middle = len(numbers) // 2
+    numbers[middle] = numbers[middle] ^ 1 if entry is None else entry  # one that is an id, too
     numbers.tofile(path)
-    with pytest.raises(CorpusError, match=rf"corpus/{name} holds .*; delete .*t\.training and"):
+    with pytest.raises(CorpusError, match=rf"corpus/{name} holds other bytes .*; delete .*t\.training and"):
+        train(broken_off, resume=True)
+
+
+def test_a_state_that_was_damaged_is_refused(broken_off):
+    path = broken_off / "t.training" / "state.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1  # a number, and as good a one as before
+    path.write_bytes(content)
+    with pytest.raises(TableFormatError, match=r"can't go on from it; delete .*t\.training to begin anew"):
         train(broken_off, resume=True)
 
 

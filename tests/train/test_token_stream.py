@@ -135,13 +135,15 @@ def test_of_too_few_sentences_nothing_is_held_out(lines, corpus_of, tmp_path, co
 
 
 @pytest.mark.parametrize("name", ["training.ids", "held_out.ids", "streams.json"])
-def test_streams_that_were_cut_are_made_again(lines, corpus_of, tmp_path, name):
+def test_streams_that_were_cut_or_changed_are_made_again(lines, corpus_of, tmp_path, name):
     corpus = corpus_of(lines)
     token_stream.write(corpus, END, 0.1, tmp_path).close()
     whole = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
-    token_stream.write(corpus, END, 0.1, tmp_path).close()
-    assert (tmp_path / name).read_bytes() == whole
+    turned = bytes([*whole[:-5], whole[-5] ^ 1, *whole[-4:]])
+    for damaged in (whole[: len(whole) // 2], turned):
+        (tmp_path / name).write_bytes(damaged)
+        token_stream.write(corpus, END, 0.1, tmp_path).close()
+        assert (tmp_path / name).read_bytes() == whole
 
 
 def test_another_share_held_out_is_another_split(lines, corpus_of, tmp_path):

@@ -7,7 +7,7 @@ ids                N little-endian int32: the ids of all known tokens, one sente
 offsets            S + 1 little-endian int64: sentence s is ids[offsets[s] : offsets[s + 1]]; none is empty
 counts             V little-endian int64: how often each id occurs
 tokenizer.json     what made ids of the text
-corpus.json        sizes, and where the text came from; written last: without it there is no corpus
+corpus.json        sizes, checksums, and where the text came from; written last: without it there is no corpus
 =================  =======================================================================================
 """
 
@@ -32,6 +32,7 @@ from tokenspace.shown import shown
 from tokenspace.text import TextFile
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import WHOLE_WORDS
+from tokenspace.train import checksum
 from tokenspace.train.corpus_encoding import EncodedBlock, Sentences, encode_blocks, splits_at_spaces
 from tokenspace.train.settings import default_min_count, whole
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, float | None], None]
 
-_VERSION = 1
+_VERSION = 2
 _MANIFEST, _FILES = "corpus.json", ("ids", "offsets", "counts", "tokenizer.json")
 _ID, _PLACE = np.dtype("<i4"), np.dtype("<i8")
 _OFFSETS_AT_ONCE = 1 << 20
@@ -57,6 +58,7 @@ class Corpus:
     - ``sources``: the text files, as they were when they were read.
     - ``min_count``: as used; None with a given tokenizer.
     - ``notes``: what was chosen by the text's size.
+    - ``checksums``: of each file.
     """
 
     folder: Path
@@ -67,6 +69,17 @@ class Corpus:
     sources: list[TextFile]
     min_count: int | None
     notes: list[str]
+    checksums: dict[str, int]
+
+    def check_bytes(self) -> None:
+        """``CorpusError`` if a file holds other bytes than were written; all of them are read."""
+        for name, written in self.checksums.items():
+            try:
+                same = checksum.of_file(self.folder / name) == written
+            except OSError as error:
+                raise _unreadable(self.folder / name, error) from None
+            if not same:
+                raise _damaged(self.folder, name, "holds other bytes than were written")
 
     def cuts(self, tokens_a_piece: int) -> tuple[Int[Array, " P_plus_1"], Int[Array, " P_plus_1"]]:
         """Cut the corpus into P pieces of whole sentences, about ``tokens_a_piece`` each.
@@ -135,7 +148,7 @@ class Corpus:
         try:
             found = np.fromfile(path, dtype, last - first, offset=first * dtype.itemsize)
         except OSError as error:
-            raise CorpusError(f"can't read {shown(str(path))}: {error.strerror or error}") from None
+            raise _unreadable(path, error) from None
         if len(found) != last - first:
             raise _damaged(self.folder, name, "was cut since it was written")
         return found
@@ -253,6 +266,7 @@ class _Written(NamedTuple):
     tokenizer: Tokenizer
     counts: Int[Array, " V"]
     sentences: int
+    checksums: dict[str, int]
 
 
 def _write(
@@ -264,7 +278,8 @@ def _write(
 ) -> _Written:
     counts = np.zeros(len(tokenizer.vocab), np.int64)
     sentences = Sentences(longest)
-    with (folder / "ids").open("wb") as ids, (folder / "offsets").open("wb") as offsets:
+    with (folder / "ids").open("wb") as ids_file, (folder / "offsets").open("wb") as offsets_file:
+        ids, offsets = checksum.Summed(ids_file), checksum.Summed(offsets_file)
         for number, block in enumerate(blocks, 1):
             ids.write(block.ids.astype(_ID).tobytes())
             offsets.write(sentences.offsets(block.lengths, block.ends_line).astype(_PLACE).tobytes())
@@ -273,12 +288,14 @@ def _write(
         offsets.write(sentences.end().astype(_PLACE).tobytes())
     (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
     (folder / "counts").write_bytes(counts.astype(_PLACE).tobytes())
-    return _Written(folder, tokenizer, counts, sentences.count)
+    checksums = {"ids": ids.sum, "offsets": offsets.sum}
+    checksums |= {name: checksum.of_file(folder / name) for name in _FILES if name not in checksums}
+    return _Written(folder, tokenizer, counts, sentences.count, checksums)
 
 
 def _finish(written: _Written, sources: list[TextFile], min_count: int | None, notes: list[str]) -> Corpus:
     """See that all is on the disk, then write the manifest."""
-    folder, tokenizer, counts, sentences = written
+    folder, tokenizer, counts, sentences, checksums = written
     tokens = int(counts.sum())
     if not tokens:
         raise _empty(sources)
@@ -291,13 +308,14 @@ def _finish(written: _Written, sources: list[TextFile], min_count: int | None, n
         "sentences": sentences,
         "min_count": min_count,
         "notes": notes,
+        "crc32": checksums,
         "sources": [
             {"path": str(source.path), "bytes": source.bytes, "sha256": source.sha256} for source in sources
         ],
     }
     with replacing(folder / _MANIFEST) as fresh:
         fresh.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-    return Corpus(folder, tokenizer, counts, tokens, sentences, sources, min_count, notes)
+    return Corpus(folder, tokenizer, counts, tokens, sentences, sources, min_count, notes, checksums)
 
 
 def open_corpus(folder: Path) -> Corpus | None:
@@ -341,7 +359,12 @@ def open_corpus(folder: Path) -> Corpus | None:
         [TextFile(Path(one["path"]), one["bytes"], one["sha256"]) for one in manifest["sources"]],
         manifest["min_count"],
         manifest["notes"],
+        manifest["crc32"],
     )
+
+
+def _unreadable(path: Path, error: OSError) -> CorpusError:
+    return CorpusError(f"can't read {shown(str(path))}: {error.strerror or error}")
 
 
 def _damaged(folder: Path, name: str, how: str) -> CorpusError:

@@ -4,7 +4,8 @@
 ``settings.json``    what the run was begun with. A folder without it is no run: it is written when the
                      folder is made, and removed first when the run is over
 ``corpus/``          the text as ids (``train/corpus.py``)
-``state.safetensors``  what is learned so far: replaced whole, and synced to disk, at each checkpoint
+``state.safetensors``  what is learned so far, and its checksum: replaced whole, and synced to disk, at each
+                       checkpoint
 ``table.safetensors``  the table on its way to the output
 ``lock``             held by the process that trains
 ==================== ===================================================================================
@@ -28,13 +29,14 @@ import numpy as np
 from tokenspace.atomic import check_writable, replacing
 from tokenspace.errors import OutputError, TableFormatError, TokenspaceError
 from tokenspace.shown import shown
+from tokenspace.train import checksum
 from tokenspace.train.corpus import open_corpus
 from tokenspace.train.run_lock import locked, made_folder
 
 if TYPE_CHECKING:
     from tokenspace.table import Table
 
-FORMAT = 1
+FORMAT = 2
 _SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS = (
     "settings.json",
     "state.safetensors",
@@ -43,6 +45,7 @@ _SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS = (
     "corpus",
 )
 _NAMES = frozenset((_SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS))
+_SUM = "crc32"  # a key of the state's metadata
 _DIFFERENCES = 3  # named in an error
 
 
@@ -151,8 +154,9 @@ class Run:
         from safetensors.numpy import save_file
 
         path = self.folder / _STATE
+        text = json.dumps(about)
         with disk_told(path), replacing(path) as fresh:
-            save_file(arrays, str(fresh), {"about": json.dumps(about)})
+            save_file(arrays, str(fresh), {"about": text, _SUM: str(checksum.of_state(arrays, text))})
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """The arrays (memory-mapped) and the remarks that were saved last; None if nothing was yet.
@@ -165,7 +169,10 @@ class Run:
             return None
         try:
             file = open_file(self.folder / _STATE)
-            return {name: file.read(name) for name in file.tensors}, json.loads(file.metadata["about"])
+            arrays, text = {name: file.read(name) for name in file.tensors}, file.metadata["about"]
+            if file.metadata[_SUM] != str(checksum.of_state(arrays, text)):
+                raise ValueError("bytes have changed")
+            return arrays, json.loads(text)
         except (TokenspaceError, ValueError, KeyError) as error:
             raise self.damaged(str(error) if isinstance(error, TokenspaceError) else "") from None
 

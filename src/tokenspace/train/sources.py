@@ -15,10 +15,13 @@ from tokenspace.train.corpus import open_corpus
 
 
 def check_same_text(folder: Path, files: text.Files) -> None:
-    """``CorpusError`` if a finished corpus lies in ``folder`` and was made of other text than ``files``."""
+    """``CorpusError`` if a finished corpus lies in ``folder`` that was made of other text than ``files``, or
+    is damaged.
+    """
     if (corpus := open_corpus(folder)) is not None:
         anew = f"or delete {shown(str(folder.parent))} to begin anew"
         check_unchanged(files, [source.description() for source in corpus.sources], anew)
+        corpus.check_bytes()
 
 
 def check_unchanged(

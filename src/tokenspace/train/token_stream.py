@@ -24,6 +24,7 @@ import numpy as np
 from tokenspace.atomic import replacing
 from tokenspace.shapes import Array, Int
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.train import checksum
 from tokenspace.train.corpus import Corpus
 
 LONGEST_PIECE = 10_000  # tokens
@@ -75,7 +76,7 @@ def write(
     paths = folder / _NAMES[0], folder / _NAMES[1]
     if not _whole(paths, held_out, folder):
         _write(corpus, end, held_out, paths, stop)
-        manifest = {"held_out": held_out, "bytes": [path.stat().st_size for path in paths]}
+        manifest = {"held_out": held_out, "crc32": [checksum.of_file(path) for path in paths]}
         with replacing(folder / _MANIFEST) as fresh:
             fresh.write_text(json.dumps(manifest), encoding="utf-8")
     training, measuring = TokenStream(paths[0]), TokenStream(paths[1])
@@ -94,7 +95,7 @@ def _whole(paths: tuple[Path, Path], held_out: float, folder: Path) -> bool:
     """Whether both files lie there as they were written, with this share held out."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        return manifest == {"held_out": held_out, "bytes": [path.stat().st_size for path in paths]}
+        return manifest == {"held_out": held_out, "crc32": [checksum.of_file(path) for path in paths]}
     except (OSError, ValueError):
         return False
 
