@@ -207,10 +207,9 @@ def test_of_ids_that_look_alike_the_first_is_taken_and_the_others_are_told(odd):
 def test_numbers_that_leave_float32_are_refused_not_broken_on():
     rows = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32) * np.float32(1e30)
     large = Explorer(ts.Table(rows, ts.Vocab(list("abcdefghi"))))
-    with pytest.raises(TableFormatError, match=r"dot of .* leaves float32: scale the table down"):
-        large.similarity("a", "b")
-    with pytest.raises(TableFormatError, match="its products leave float32"):
-        large.neighbors("a")
+    for ask in (lambda: large.similarity("a", "b"), lambda: large.neighbors("a")):
+        with pytest.raises(TableFormatError, match="its products leave float32: scale the table down"):
+            ask()
 
 
 @pytest.mark.parametrize("i", range(17))

@@ -91,6 +91,15 @@ def test_enter_finds_what_was_typed_whole(visit, small_site):
     assert "qqqq" in page.locator("#map .progress-line").inner_text()
 
 
+def test_a_token_typed_as_it_is_shown_is_found_and_case_tells(visit, hostile_site):
+    page = open_map(visit, hostile_site)
+    for typed, i in ((r"'line\nbreak'", 2), ("King", 12), ("king", 11), ("' '", 10)):
+        page.get_by_label("Find a token").fill(typed)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**id={i}")
+        page.wait_for_selector(f"#map .map-side p:text('id {i}, ')")
+
+
 def test_a_point_tells_its_token_and_is_chosen_by_a_click(visit, small_site):
     king = small_site.table.vocab.id("king")
     page = open_map(visit, small_site, id=king)

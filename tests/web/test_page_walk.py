@@ -221,7 +221,7 @@ def test_the_page_fits_and_names_its_controls(visit, minilm_site, viewport, view
 
 CUT = """() => {
     const picture = document.querySelector("#walk svg.strip");
-    if (picture?.viewBox.baseVal.width !== picture?.parentElement.clientWidth) return null;
+    if (!picture || picture.viewBox.baseVal.width !== picture.parentElement.clientWidth) return null;
     const box = (node) => node.getBoundingClientRect();
     const cut = (text) => box(text).left < box(picture).left || box(text).right > box(picture).right;
     return [...picture.querySelectorAll("text")].filter(cut).map((text) => text.textContent);

@@ -17,7 +17,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tokenspace import __version__, formats
-from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenspaceError, VocabError
+from tokenspace.errors import CheckpointError, ShapeError, TokenspaceError, VocabError
 from tokenspace.geometry.analogy import Method
 from tokenspace.geometry.clusters import Clusters, K, clusters
 from tokenspace.geometry.compose import Resolved, resolve
@@ -42,7 +42,6 @@ from tokenspace.web.plotly_script import has_plotly
 from tokenspace.web.spelling import Spellings, alike, as_shown
 from tokenspace.web.views import Views
 
-LARGEST = float(np.finfo(np.float32).max)
 NEIGHBORS = 10  # that a map's honesty asks for
 UNASKED = 2  # directions removed
 
@@ -317,14 +316,8 @@ class Explorer:
         """How near two rows lie."""
         left, right = self._resolved(a), self._resolved(b)
         found = similarity(self._view(center, remove), _query(left), _query(right))
-        measures = {name: getattr(found, name) for name in ("cosine", "dot", "l2")}
-        for name, value in measures.items():
-            if not abs(value) <= LARGEST:
-                raise TableFormatError(
-                    f"the two rows' {name} of {value:.1e} leaves float32: scale the table down"
-                )
         return {
-            **{name: number(value) for name, value in measures.items()},
+            **{name: number(getattr(found, name)) for name in ("cosine", "dot", "l2")},
             "a": self._described(left),
             "b": self._described(right),
             "settings": {"center": center or remove > 0, "remove": remove},

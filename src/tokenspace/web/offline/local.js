@@ -227,9 +227,7 @@ function heatmap({ q = [], id = [] }) {
   return { rows: drawn, limit: quantile(sizes, part("table").within) || sizes.at(-1) || 1 };
 }
 
-/** Between two numbers of a sorted list, in proportion. */
+/** The number of a sorted list below which `share` of it lies: the higher one, between two. */
 function quantile(sorted, share) {
-  const at = share * (sorted.length - 1);
-  const low = Math.floor(at);
-  return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
+  return sorted[Math.ceil(share * (sorted.length - 1))];
 }
