@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import time
+import tracemalloc
 import zipfile
 
 import ml_dtypes
@@ -253,3 +254,15 @@ def test_a_packed_file_that_is_cut_off_is_named(tmp_path):
         path.write_bytes(gzip.compress(whole[:cut]))
         with pytest.raises(TableFormatError, match=message):
             open_file(Source(path))
+
+
+def test_many_names_take_what_the_fuzz_allows(tmp_path):
+    header = json.dumps({"__metadata__": {str(i): "" for i in range(500_000)}}).encode()
+    path = tmp_path / "names"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    tracemalloc.start()
+    try:
+        assert list(open_file(path).metadata)[-1] == "499999"
+        assert tracemalloc.get_traced_memory()[1] < 4 * path.stat().st_size + 64_000_000
+    finally:
+        tracemalloc.stop()

@@ -18,7 +18,6 @@ import json
 import math
 import os
 import stat
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,10 +199,13 @@ def _header_length(path: Path, size: int, prefix: bytes) -> int:
 
 def _parse(path: Path, header: bytes) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entries = dict(pairs)
-        if len(entries) != len(pairs):
-            twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-            raise TableFormatError(f"{path}: the header (from byte 8) gives {twice!r} twice")
+        entries: dict[str, Any] = {}
+        pairs.reverse()
+        while pairs:  # each moves from the list to the dict: half a million take much memory in both
+            name, value = pairs.pop()
+            if name in entries:
+                raise TableFormatError(f"{path}: the header (from byte 8) gives {name!r} twice")
+            entries[name] = value
         return entries
 
     try:
