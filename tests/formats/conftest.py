@@ -1,4 +1,4 @@
-"""The fuzz's modules import each other by name, as a program's do: they are no tests."""
+"""The fuzz's modules import each other by name, as a program's do: they are no tests. The hub's stand-in."""
 
 import importlib
 
