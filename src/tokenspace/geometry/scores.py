@@ -21,7 +21,7 @@ from tokenspace.shapes import Array, Float, Int
 Metric = Literal["cosine", "dot", "l2"]
 
 TINY = np.finfo(np.float32).tiny  # what products may be off by where they underflow
-AT_ONCE = 2**24  # numbers of rows that are scored exactly at a time
+AT_ONCE = 2**22  # numbers of rows that are scored exactly at a time
 
 
 class Hit(NamedTuple):
