@@ -66,7 +66,7 @@ def test_places_that_can_not_be_written(tmp_path):
         check_writable(tmp_path / "dangling")
     with pytest.raises(OutputError, match="not a regular file"):
         check_writable("/dev/null")
-    with pytest.raises(OutputError, match="can't write /proc/out"):
+    with pytest.raises(OutputError, match="can't write /proc/out: no file can be made in /proc"):
         check_writable("/proc/out")  # whoever asks, root too
     with pytest.raises(OutputError, match="can't write"), replacing(tmp_path / ("x" * 300)) as fresh:
         fresh.write_text("never")

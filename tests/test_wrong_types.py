@@ -54,6 +54,25 @@ CASES = [
         for limit in ("1.5", "'5'", "float('nan')", "[]")
     ),
     *(
+        (call, f"ShapeError: a Table is needed, found {found}")
+        for call, found in (
+            ("ts.plots.map('wordnet')", "str"),
+            ("ts.plots.norms(ts.geometry.View(table))", "View"),
+            ("ts.plots.heatmap('wordnet', ['cat'])", "str"),
+            ("ts.plots.heatmap(ts.geometry.View(table), text='cat')", "View"),
+            ("ts.plots.arrows('wordnet', 'a', 'b', 'c')", "str"),
+        )
+    ),
+    ("ts.plots.heatmap(table, 1.5)", "ShapeError: a heat map shows words, ids or vectors"),
+    (
+        "ts.plots.write_page(ts.plots.Norms.of(table), sys.argv[1] + '.html', '')",
+        "ShapeError: a page shows a plotly figure, found Norms; give its .figure()",
+    ),
+    (
+        "ts.plots.write_page(5, sys.argv[1] + '.html', '')",
+        "ShapeError: a page shows a plotly figure, found int",
+    ),
+    *(
         (f"ts.geometry.{score}(table, {files})", "CorpusError: a score is that of one file")
         for score in ("word_pairs", "analogy_questions")
         for files in ("['a', 'b']", "[]", "5", "b'a'", "None")

@@ -1,5 +1,6 @@
 """``python -m tokenspace`` is the command ``tokenspace``."""
 
+import errno
 import os
 import sys
 
@@ -13,7 +14,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
-        os.write(2, f"Error: {error.strerror or error}\n".encode())
+        about = "stdout: " if error.errno == errno.ENOSPC else ""
+        os.write(2, f"Error: {about}{error.strerror or error}\n".encode())
         os._exit(1)  # a plain exit would try to flush what could not be written
 
 

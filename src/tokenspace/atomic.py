@@ -116,6 +116,8 @@ def _check_parent(target: Path) -> None:
         raise OutputError(f"can't write {target}: there is no directory {folder}; make it first")
     try:
         tempfile.TemporaryFile(dir=folder).close()  # asking for permissions would not tell a full disk
+    except FileNotFoundError:  # of the file: the folder is there
+        raise OutputError(f"can't write {target}: no file can be made in {folder}") from None
     except OSError as error:
         raise OutputError(f"can't write {target}: {error.strerror}") from None
 

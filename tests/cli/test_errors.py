@@ -175,7 +175,7 @@ def test_a_full_disk_behind_stdout_is_one_line(arguments):
     command = f"{sys.executable} -m tokenspace {arguments} > /dev/full"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert result.returncode == 1
-    assert result.stderr == "Error: No space left on device\n"
+    assert result.stderr == "Error: stdout: No space left on device\n"
 
 
 def test_a_closed_stderr_does_not_stop_training(folder):

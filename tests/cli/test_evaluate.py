@@ -99,6 +99,9 @@ def test_each_option_reaches_the_library(minilm_folder, write, questions):
         "method": "3cosmul",
     }
     assert found["pairs"][0]["composed"] > 0
+    foot = run("--pairs", file, *options).stdout.splitlines()[-1]
+    assert "; case keep, first 20,000 rows, unknown words composed; tokenspace " in foot
+    assert "composed" not in run("--pairs", file).stdout
     assert document("--pairs", file)["pairs"][0]["composed"] == 0
 
 

@@ -1,10 +1,12 @@
 import json
+import sys
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import tokenspace as ts
+from tokenspace.cli import main
 from tokenspace.cli.console import number
 from tokenspace.cli.map import map_
 
@@ -63,6 +65,30 @@ def test_a_seed_and_a_method(small):
     document = json.loads(run("-t", small, "--method", "tsne", "--seed", "5", "--json").stdout)
     assert (document["method"], document["seed"]) == ("tsne", 5)
     assert "openTSNE" in document["versions"]
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "used"), [("tsne", "perplexity", 3.0), ("umap", "neighbors", 11)]
+)
+def test_a_small_table_has_a_map_by_each_method(tmp_path, method, setting, used):
+    table = tmp_path / "twelve.txt"
+    rows = np.random.default_rng(0).normal(size=(12, 4))
+    table.write_text("".join(f"w{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows)))
+    result = run("-t", str(table), "--method", method, "--color", "cluster", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["settings"][setting] == used
+    assert document["color"]["k"] == 3
+
+
+def test_a_page_without_plotly_and_a_place_that_holds_none(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    for verb in ("map", "heatmap", "norms"):
+        words = ["cat"] if verb == "heatmap" else []
+        result = CliRunner().invoke(main, [verb, *words, "-t", small, "-o", str(tmp_path / "page.html")])
+        assert result.stderr.startswith("Error: a page needs packages")
+        result = CliRunner().invoke(main, [verb, *words, "-t", small, "-o", "/proc/page.html"])
+        assert result.stderr == "Error: can't write /proc/page.html: no file can be made in /proc\n"
 
 
 @pytest.mark.parametrize("name", ["map.png", "map"])

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import tokenspace as ts
 from tokenspace.cli import main
-from tokenspace.cli.console import number, shown
+from tokenspace.cli.console import number, score, shown
 from tokenspace.subwords import Subwords
 
 
@@ -68,6 +68,74 @@ def test_each_line_of_stdin_is_asked():
     assert [two] == lines("neighbors", "three", "-k", "2")
     assert len(lines("analogy", stdin="man king woman\nman king woman\n")) == 2
     assert len(lines("similarity", stdin="cat dog\ncat democracy\n")) == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "stdin", "message"),
+    [
+        ("neighbors", "cat\n\nblorfle\n", "line 3 of stdin: 'blorfle' is not one of"),
+        ("heatmap", "cat\n\nblorfle\n", "line 3 of stdin: 'blorfle' is not one of"),
+        ("analogy", "\nman king woman\nman king blorfle\n", "line 3 of stdin: 'blorfle' is not one of"),
+        ("similarity", "\ncat dog\ncat blorfle\n", "line 3 of stdin: 'blorfle' is not one of"),
+        ("analogy", "\n\nman king\n", "line 3 of stdin must be A B C: 3 words, found 2"),
+        ("similarity", "\n\nman\n", "line 3 of stdin must be A B: 2 words, found 1"),
+        ("neighbors", b"cat\n\ncaf\xe9\n", "line 3 of stdin is not UTF-8 text"),
+        ("embed", b"cat\n\ncaf\xe9\n", "line 3 of stdin is not UTF-8 text"),
+    ],
+)
+def test_an_error_names_its_line_of_stdin(verb, stdin, message):
+    result = CliRunner().invoke(main, [verb], input=stdin, catch_exceptions=False)
+    assert result.exit_code == 1
+    assert f"Error: {message}" in result.stderr
+
+
+def test_an_error_about_an_argument_names_no_line():
+    result = CliRunner().invoke(main, ["neighbors", "blorfle"], catch_exceptions=False)
+    assert result.stderr.startswith("Error: 'blorfle' is not one of")
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """Saves a text table and gives its path."""
+
+    def saved(*lines: str) -> str:
+        path = tmp_path / "tiny.txt"
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return str(path)
+
+    return saved
+
+
+def test_the_note_on_a_row_without_a_direction_says_why(tiny):
+    equal = ("-t", tiny("a 1 0", "b 1 0", "c 1 0"))
+    told = "the row of a is the mean row: it has no direction, so every cosine with it is 0\n"
+    assert run("neighbors", "a", "--center", *equal).stderr == told
+    assert run("similarity", "a", "a", "--center", *equal).stderr == told
+    told = "all zeros once the mean row and 1 of its directions are taken out: it has no direction"
+    assert told in run("neighbors", "a", "--remove", "1", *equal).stderr
+    assert run("neighbors", "a", *equal).stderr == ""
+
+
+def test_the_note_on_a_zero_row_is_about_the_metric_asked(tiny):
+    zero = ("-t", tiny("a 1 0", "d 0 0"))
+    cosine = "the row of d is all zeros: it has no direction, so every cosine with it is 0\n"
+    notes = {
+        "cosine": cosine,
+        "dot": "the row of d is all zeros: every inner product with it is 0\n",
+        "l2": "",
+    }
+    for metric, told in notes.items():
+        assert run("neighbors", "d", "--metric", metric, *zero).stderr == told
+        assert run("similarity", "a", "d", "--metric", metric, *zero).stderr == told
+        assert run("similarity", "a", "d", "--metric", metric, "--json", *zero).stderr == cosine
+
+
+def test_no_score_is_minus_zero(tiny):
+    near = ("-t", tiny("a 1 0", "b 1 0", "c -0.00001 1"))
+    assert run("neighbors", "a", "-k", "1", "--metric", "l2", *near).stdout == "0.0000  b\n"
+    assert run("similarity", "a", "c", *near).stdout == "0.0000  a  c\n"
+    assert run("analogy", "b", "b", "c", "-k", "1", *near).stdout == "0.0000  a\n"
+    assert str(score(-0.0)) == "0.0"
 
 
 def test_a_real_checkpoint(minilm_folder):

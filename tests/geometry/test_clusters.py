@@ -141,13 +141,31 @@ def test_fewer_distinct_rows_than_clusters():
     assert sorted(set(found.labels.tolist())) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("rows", "used"), [(70, 16), (64, 16), (63, 15), (12, 3), (7, 2), (3, 2), (2, 2), (1, 1)]
+)
+def test_the_usual_number_of_clusters_shrinks_with_the_table(rng, rows, used):
+    table = Table(rng.normal(size=(rows, 12)).astype(np.float32), Vocab([f"w{i}" for i in range(rows)]))
+    found = clusters(table, center=False)
+    assert found.settings["k"] == len(found.names) == used
+
+
 def test_what_is_refused(rng, monkeypatch):
     table, _ = three_groups(rng, 40)
     for k in (0, -1, True):
         with pytest.raises(ShapeError, match="whole number of clusters"):
             clusters(table, k=k)
-    with pytest.raises(ShapeError, match="41 clusters of 40 rows"):
+    with pytest.raises(
+        ShapeError, match="41 clusters of 40 rows that have a direction about the mean row; ask"
+    ):
         clusters(table, k=41)
+    with pytest.raises(ShapeError, match="41 clusters of 40 rows that have a direction; ask for fewer"):
+        clusters(table, k=41, center=False)
+    equal = Table(np.ones((5, 2), np.float32), Vocab(list("abcde")))
+    for k in (None, 4):
+        with pytest.raises(ShapeError, match=r"no row .* has a direction about the mean row"):
+            clusters(equal, k=k)
+    assert clusters(equal, center=False).sizes.tolist() == [5]
     with pytest.raises(ShapeError, match="seed"):
         clusters(table, seed=-1)
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)

@@ -90,6 +90,33 @@ def test_neighbors_of_a_large_table_are_found_among_components(rng, monkeypatch)
     assert kept(table, found).mean > 0.2
 
 
+@pytest.mark.parametrize(("rows", "used"), [(200, 30.0), (91, 30.0), (90, 29.0), (12, 3.0), (4, 1.0)])
+def test_the_usual_perplexity_shrinks_with_the_table(rng, rows, used):
+    found = tsne(groups(rng, rows), iterations=10)
+    assert found.settings["perplexity"] == used
+    assert np.isfinite(found.coordinates).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "used"), [(17, 15), (16, 15), (15, 14), (3, 2)])
+def test_the_usual_number_of_neighbors_shrinks_with_the_table(rng, rows, used):
+    found = umap(groups(rng, rows))
+    assert found.settings["neighbors"] == used
+    assert np.isfinite(found.coordinates).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0, 1], ids=["equal rows", "rows on a line"])
+def test_rows_that_do_not_spread_have_a_umap(place):
+    weight = np.ones((16, 2), np.float32)
+    weight[:, 0] += place * np.arange(16)
+    weight[:, 1] -= 1
+    table = Table(weight, Vocab([f"w{i}" for i in range(16)]))
+    one, two = umap(table, seed=1), umap(table, seed=1)
+    assert np.isfinite(one.coordinates).all()
+    np.testing.assert_array_equal(one.coordinates, two.coordinates)
+
+
 def test_what_is_refused(rng, monkeypatch):
     table = groups(rng)
     for dims in (1, 4):
@@ -104,6 +131,10 @@ def test_what_is_refused(rng, monkeypatch):
         pca(Table(table.weight[:, :8], table.vocab), remove=7)
     with pytest.raises(ShapeError, match=r"perplexity must lie from 1 to 29\.67"):
         tsne(table, perplexity=30)
+    with pytest.raises(ShapeError, match=r"t-SNE needs a table of 4 rows or more, found 3"):
+        tsne(groups(rng, 3))
+    with pytest.raises(ShapeError, match=r"UMAP needs a table of 3 rows or more, found 2"):
+        umap(groups(rng, 2))
     with pytest.raises(ShapeError, match="neighbors must lie from 2 to 89"):
         umap(table, neighbors=90)
     with pytest.raises(ShapeError, match="min_dist"):

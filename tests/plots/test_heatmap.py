@@ -49,12 +49,24 @@ def test_each_column_is_a_number_of_the_table(rng):
     values = rng.normal(size=(3, 60)).astype(np.float32)
     picture = Heatmap.of(table(values), ["t0", "t1", "t2"])
     assert np.array_equal(picture.values, values)
-    assert picture.limit == pytest.approx(np.quantile(np.abs(values), 0.98))
+    assert picture.limit == np.sort(np.abs(values), axis=None)[176]  # of 180: 177 are 98.3 %
     for line, row in zip(drawn(picture)[1:4], values, strict=True):
         cells = line[6:].ljust(60)
         for glyph, value in zip(cells, row, strict=True):
             level = PLAIN.index(glyph) - 4
             assert abs(np.clip(value / picture.limit, -1, 1) - level / 4) <= 0.125 + 1e-6
+
+
+def test_the_scale_ends_at_a_number_that_there_is():
+    picture = Heatmap.of(table([[1, 0]]), ["t0"])
+    assert picture.limit == 1
+    assert drawn(picture)[-1] == "scale -1 ≡=-·   ░▒▓█ +1"  # nothing lies beyond
+
+
+def test_one_id_or_word_is_one_row():
+    small = table([[1, 0], [0, 1]])
+    assert Heatmap.of(small, 1).labels == ["t1"]
+    assert Heatmap.of(small, "t1").labels == ["t1"]
 
 
 def test_a_narrow_terminal_draws_some_of_the_dimensions_and_says_so(rng):

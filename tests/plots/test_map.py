@@ -100,6 +100,22 @@ def test_the_title_says_method_seed_and_versions(rng):
     assert Map.of(table).title.startswith("60 rows by PCA; color: kind of token (tokenspace ")
 
 
+@pytest.mark.parametrize(
+    ("method", "settings", "title"),
+    [
+        ("umap", {"center": True, "remove": 2}, "60 rows without their top 2 directions by UMAP, seed 0;"),
+        ("tsne", {"center": True, "remove": 1}, "60 rows without their top direction by t-SNE, seed 0;"),
+        ("tsne", {"center": True, "remove": 0}, "60 rows about their mean by t-SNE, seed 0;"),
+        ("tsne", {"center": False, "remove": 0}, "60 rows by t-SNE, seed 0;"),
+        ("pca", {"center": True, "remove": 3}, "60 rows without their top 3 directions by PCA;"),
+        ("pca", {"center": True, "remove": 0}, "60 rows by PCA;"),
+    ],
+)
+def test_the_title_says_what_was_taken_out(rng, method, settings, title):
+    made = Projection(np.zeros((60, 2), np.float32), method, 0, settings, ("x", "y"), {"numpy": "2"})
+    assert Map.of(random_table(rng), made).title.startswith(title)
+
+
 def test_the_terminal_shows_where_points_lie():
     spread = np.array([[0, 0], [0, 0], [0, 0], [1, 1]], np.float32)
     table = Table(np.eye(4, dtype=np.float32), Vocab(["a", "b", "c", "d"]))

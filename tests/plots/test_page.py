@@ -94,6 +94,9 @@ def test_an_unwritable_place_is_an_error_of_ours(tmp_path):
     figure = ts.plots.heatmap(ts.Table(np.eye(2, dtype=np.float32), ts.Vocab(["a", "b"])), ["a"])
     with pytest.raises(OutputError, match="there is no directory"):
         write_page(figure, tmp_path / "no" / "page.html", "")
+    with pytest.raises(OutputError, match=r"page\.png: a page's name ends in \.html"):
+        write_page(figure, tmp_path / "page.png", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_text_of_any_figure_ends_the_script(tmp_path):

@@ -5,6 +5,7 @@ Modules here import click alone at their top, so that ``tokenspace --help`` come
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Any
 
@@ -49,7 +50,9 @@ class Verbs(click.Group):
             self._fail(ctx, "Error: not enough memory for this; use fewer texts or a smaller table", 1)
         except OSError as error:  # a full disk behind stdout, a name too long for any file
             _give_up_stdout()
-            about = f"{error.filename}: " if error.filename else ""
+            # a file that can't be written is an OutputError: what no name comes with is stdout
+            full = "stdout: " if error.errno == errno.ENOSPC else ""
+            about = f"{error.filename}: " if error.filename else full
             self._fail(ctx, f"Error: {about}{error.strerror or error}", 1)
 
     def _fail(self, ctx: click.Context, message: str, status: int) -> None:

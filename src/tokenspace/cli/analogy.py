@@ -4,7 +4,7 @@ from typing import Literal
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, k_option, note, number, shown, table_option, words
+from tokenspace.cli.console import echo_hits, json_option, k_option, note, shown, table_option, words
 from tokenspace.cli.switches import center_option, remove_option
 
 
@@ -38,11 +38,11 @@ def analogy(
     from tokenspace import formats, geometry
 
     view = geometry.View(formats.load(source), center, remove)
-    for a, b, c in words(abc, 3, "A B C"):
-        hits = geometry.analogy(view, a, b, c, k, method=method)
-        if as_json:
-            echo_json([{"token": hit.token, "id": hit.id, "score": number(hit.score)} for hit in hits])
-            continue
-        note(f"{shown(a)} is to {shown(b)} as {shown(c)} is to … ({method}; the three inputs are left out)")
-        for hit in hits:
-            click.echo(f"{hit.score:.4f}  {shown(hit.token)}")
+    for each, (a, b, c) in words(abc, 3, "A B C"):
+        with each.told():
+            hits = geometry.analogy(view, a, b, c, k, method=method)
+        if not as_json:
+            note(
+                f"{shown(a)} is to {shown(b)} as {shown(c)} is to … ({method}; the three inputs are left out)"
+            )
+        echo_hits(hits, as_json)

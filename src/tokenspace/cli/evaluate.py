@@ -229,6 +229,8 @@ def _show(scores: _Scores) -> None:
     record = scores.record()
     table, settings = record["table"], record["settings"]
     rules = f"case {settings['case']}" + (f", first {settings['limit']:,} rows" if settings["limit"] else "")
+    if settings.get("compose"):
+        rules += ", unknown words composed"
     click.echo(
         f"table {table['sha256'][:16]}…: {table['rows']:,} × {table['dim']:,} {table['dtype']}; {rules}; "
         f"tokenspace {record['tokenspace']}"
@@ -274,13 +276,13 @@ def _add_share(grid: _Grid, label: str, share: Share, bold: bool = False) -> Non
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    return "–" if value is None else f"{value:z.4f}"
 
 
 def _span(interval: Interval | None, scale: float = 1, digits: int = 3) -> str:
     if interval is None:
         return "–"
-    return f"{scale * interval.low:.{digits}f} to {scale * interval.high:.{digits}f}"
+    return f"{scale * interval.low:z.{digits}f} to {scale * interval.high:z.{digits}f}"
 
 
 class _Bar:

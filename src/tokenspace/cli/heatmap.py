@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tokenspace.cli.console import echo_json, json_option, note, number, shown, table_option, texts
-from tokenspace.cli.picture import html_option, screen
+from tokenspace.cli.console import asked, echo_json, json_option, note, number, shown, table_option
+from tokenspace.cli.picture import check_page, html_option, screen
 
 if TYPE_CHECKING:
     from tokenspace.tokenizer import Tokenizer
@@ -25,15 +25,19 @@ def heatmap(word: tuple[str, ...], source: str, text: str | None, page: str | No
     line of stdin is a word.
     """
     from tokenspace import formats
-    from tokenspace.atomic import check_writable
+    from tokenspace.geometry import resolve
     from tokenspace.plots import Heatmap, write_page
 
     if text is not None and word:
         raise click.UsageError("give WORDs or --text, not both")
     if page is not None:
-        check_writable(page)
-    words = [] if text is not None else list(word or texts((), "a WORD"))
+        check_page(page)
+    lines = [] if text is not None or word else list(asked((), "a WORD"))
     table = formats.load(source)
+    for each in lines:
+        with each.told():
+            resolve(table, each.text)
+    words = word or [each.text for each in lines]
     picture = Heatmap.of(table, words) if text is None else Heatmap.of_text(table, text)
     if text is not None and table.tokenizer is not None:
         for lost in _unknown(table.tokenizer, text):

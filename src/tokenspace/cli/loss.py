@@ -3,7 +3,7 @@ from __future__ import annotations
 import click
 
 from tokenspace.cli.console import echo_json, json_option, shown
-from tokenspace.cli.picture import html_option, screen
+from tokenspace.cli.picture import check_page, html_option, screen
 
 
 @click.command()
@@ -15,11 +15,10 @@ def loss(file: str, page: str | None, as_json: bool) -> None:
 
     FILE is what `tokenspace train` writes beside its table, also while it still trains.
     """
-    from tokenspace.atomic import check_writable
     from tokenspace.plots import LossCurve, write_page
 
     if page is not None:
-        check_writable(page)
+        check_page(page)
     curve = LossCurve.read(file)
     if page is not None:
         write_page(curve.figure(), page, f"loss: {file}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokenspace.cli.console import echo_json, json_option, number, table_option
-from tokenspace.cli.picture import screen
+from tokenspace.cli.picture import check_page, screen
 from tokenspace.cli.switches import remove_option
 from tokenspace.cli.waiting import waiting
 
@@ -58,19 +58,17 @@ def map_(
     """All rows of a table as points in 2 or 3 dimensions.
 
     PCA shows the directions in which rows vary most, and says how much of the variance. t-SNE and UMAP keep
-    neighbors together and need their extras; their axes mean nothing.
+    neighbors together and need their extras; their axes mean nothing. For a small table they ask for fewer
+    neighbors than usual, and there are fewer clusters: the JSON says how many.
     """
     from tokenspace import formats
     from tokenspace.atomic import check_writable, replacing
     from tokenspace.geometry import project
     from tokenspace.plots import Map, write_page
-    from tokenspace.plots.page import plotly_objects
 
-    if out is not None:
-        check_writable(out)
     is_page = out is not None and not out.lower().endswith(".json")
-    if is_page:
-        plotly_objects("a page")
+    if out is not None:
+        (check_page if is_page else check_writable)(out)
     table = formats.load(source)
     with waiting("the map") as progress:
         projection = project(table, method, int(dims), seed, remove=remove, progress=progress)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tokenspace.cli.console import echo_json, json_option, table_option
-from tokenspace.cli.picture import html_option, screen
+from tokenspace.cli.picture import check_page, html_option, screen
 
 
 @click.command()
@@ -18,11 +18,10 @@ def norms(source: str, page: str | None, as_json: bool) -> None:
     A histogram of Euclidean lengths for special, byte, word-initial, continuation and unused tokens.
     """
     from tokenspace import formats
-    from tokenspace.atomic import check_writable
     from tokenspace.plots import Norms, write_page
 
     if page is not None:
-        check_writable(page)
+        check_page(page)
     picture = Norms.of(formats.load(source))
     if page is not None:
         write_page(picture.figure(), page, f"lengths of the rows of {source}")

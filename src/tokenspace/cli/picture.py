@@ -31,6 +31,15 @@ html_option = click.option(
 )
 
 
+def check_page(page: str) -> None:
+    """Fail now rather than after the work if a page can't be written at ``page``, or plotly is missing."""
+    from tokenspace.atomic import check_writable
+    from tokenspace.plots.page import plotly_objects
+
+    check_writable(page)
+    plotly_objects("a page")
+
+
 def screen(stderr: bool = False) -> Console:
     """The terminal behind stdout or stderr; 80 columns where that is piped. COLUMNS has the last word."""
     from rich.console import Console

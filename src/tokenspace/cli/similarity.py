@@ -7,10 +7,9 @@ import click
 from tokenspace.cli.console import (
     echo_json,
     json_option,
-    no_direction,
-    note,
-    number,
+    note_direction,
     pieces_shown,
+    score,
     shown,
     table_option,
     words,
@@ -41,16 +40,16 @@ def similarity(
     from tokenspace import formats, geometry
 
     view = geometry.View(formats.load(source), center, remove)
-    for a, b in words(pair, 2, "A B"):
-        result = geometry.similarity(view, a, b)
-        for word in (a, b):
-            if not view.vector(word)[1].any():
-                note(no_direction(word))
+    for each, (a, b) in words(pair, 2, "A B"):
+        with each.told():
+            result = geometry.similarity(view, a, b)
+        for word in dict.fromkeys((a, b)):
+            note_direction(view, word, "cosine" if as_json else metric)
         if as_json:
-            metrics = {name: number(getattr(result, name)) for name in ("cosine", "dot", "l2")}
+            metrics = {name: score(getattr(result, name)) for name in ("cosine", "dot", "l2")}
             echo_json({**metrics, "a": list(result.a), "b": list(result.b)})
             continue
-        click.echo(f"{getattr(result, metric):.4f}  {_composed(a, result.a)}  {_composed(b, result.b)}")
+        click.echo(f"{getattr(result, metric):z.4f}  {_composed(a, result.a)}  {_composed(b, result.b)}")
 
 
 def _composed(word: str, pieces: tuple[str, ...]) -> str:

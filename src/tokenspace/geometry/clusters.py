@@ -19,6 +19,7 @@ from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
 
 K = 16
+FEWEST = 4  # rows of a cluster, about, where nobody asks for a number of clusters
 STARTS = 10
 FITTED = 10_000  # rows that are linked, the first
 LINKS = 50  # of each, to its nearest
@@ -56,13 +57,16 @@ class Clusters:
 
 def clusters(
     table: Table,
-    k: SupportsIndex = K,
+    k: SupportsIndex | None = None,
     seed: SupportsIndex = 0,
     center: bool = True,
     remove: SupportsIndex = 0,
     progress: Progress | None = None,
 ) -> Clusters:
     """``k`` clusters of rows by direction: spectral clustering (Ng, Jordan & Weiss 2001).
+
+    By default 16, or a quarter as many as the rows that have a direction where these are fewer than 64, but
+    two; the settings say which.
 
     The first 10,000 rows, which in most vocabularies are the most frequent tokens, are linked each to its 50
     nearest by cosine. Rows lie together that many links join: k-means of the links' top eigenvectors, of ten
@@ -79,11 +83,19 @@ def clusters(
     >>> found.labels, found.names
     (array([0, 1, 0, 1, 0], dtype=int32), ('dog, cow, cat', 'two, one'))
     """
-    count, seed = _count(k), checked_seed(seed)
+    asked, seed = None if k is None else _count(k), checked_seed(seed)
     view = View(table, center, remove)
     usable = _usable(view)
+    about = " about the mean row" if view.center else ""
+    if not len(usable):
+        raise ShapeError(
+            f"no row of this table that a token names has a direction{about}, so none lie together"
+        )
+    count = min(K, max(len(usable) // FEWEST, min(len(usable), 2))) if asked is None else asked
     if count > len(usable):
-        raise ShapeError(f"{count:,} clusters of {len(usable):,} rows that have a direction; ask for fewer")
+        raise ShapeError(
+            f"{count:,} clusters of {len(usable):,} rows that have a direction{about}; ask for fewer"
+        )
     fitted = usable[: max(FITTED, count)]
     units = view.units(fitted)
     together = _together(units, min(count, len(np.unique(units, axis=0))), seed, progress)
@@ -135,7 +147,7 @@ def _together(units: Float[Array, "N D"], k: int, seed: int, progress: Progress 
         from sklearn.cluster import kmeans_plusplus
         from threadpoolctl import threadpool_limits
     except ImportError:
-        raise MissingExtra("clusters", "look") from None
+        raise MissingExtra("clustering", "look") from None
     best, best_sum = np.zeros(len(units), np.int64), -np.inf
     with threadpool_limits(limits=1):  # sums in one order, whatever the machine's cores
         points = unit_rows(_directions(_links(units, stage(progress, 0, 0.5)), min(k, DIRECTIONS)))

@@ -243,6 +243,8 @@ def umap(
     found, distances, space = _neighborhoods(view, count - 1, stage(progress, 0.0, 0.5))
     itself = np.arange(len(view.table))[:, None]
     start = pca(view, dims).coordinates
+    flat = np.ptp(start, axis=0) == 0  # equal rows, or all on a line: UMAP divides by how far the start goes
+    start[:, flat] = np.random.default_rng(seed).normal(size=(len(start), np.count_nonzero(flat)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that new points could not be placed: there are none
         reducer = umap_learn.UMAP(

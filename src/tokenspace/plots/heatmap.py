@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from tokenspace.plots.labels import fitted, on_page
 from tokenspace.plots.page import plotly_objects
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.shown import shown
-from tokenspace.table import Table, tokenizer_of
+from tokenspace.table import Table, check_table, tokenizer_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -57,12 +58,15 @@ class Heatmap:
     limit: float
 
     @classmethod
-    def of(cls, table: Table, queries: Iterable[str | int | ArrayLike]) -> Heatmap:
+    def of(cls, table: Table, queries: str | int | Iterable[str | int | ArrayLike]) -> Heatmap:
         """The rows of words, ids or vectors; a word that the vocabulary lacks is composed (see ``resolve``).
 
         ``ShapeError`` if there is none.
         """
-        asked = [queries] if isinstance(queries, str) else queries
+        check_table(table)
+        asked = [queries] if isinstance(queries, str | Integral) else queries
+        if not isinstance(asked, Iterable):
+            raise ShapeError(f"a heat map shows words, ids or vectors: give a list, found {queries!r}")
         rows = tuple(resolve(table, query) for query in asked)
         if not rows:
             raise ShapeError("a heat map needs at least one row; give a word")
@@ -75,6 +79,7 @@ class Heatmap:
 
         ``VocabError`` if the table has no tokenizer, ``CorpusError`` if the text has no tokens.
         """
+        check_table(table)
         tokenizer = tokenizer_of(table)
         ids = tokenizer.encode(text).ids.tolist() if text.strip() else []
         if not ids:
@@ -160,7 +165,10 @@ class Heatmap:
 
 
 def heatmap(
-    table: Table, queries: Iterable[str | int | ArrayLike] | None = None, *, text: str | None = None
+    table: Table,
+    queries: str | int | Iterable[str | int | ArrayLike] | None = None,
+    *,
+    text: str | None = None,
 ) -> plotly.graph_objects.Figure:
     """Rows as colors, as a plotly figure: those of words, ids or vectors, or of a text's tokens.
 
@@ -180,7 +188,7 @@ def heatmap(
 
 def _limit(values: Float[Array, "K D"]) -> float:
     sizes = np.abs(values)
-    return float(np.quantile(sizes, WITHIN)) or float(sizes.max()) or 1.0
+    return float(np.quantile(sizes, WITHIN, method="higher")) or float(sizes.max()) or 1.0
 
 
 def _drawn(dimensions: int, room: int) -> Int[Array, " columns"]:

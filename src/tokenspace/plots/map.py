@@ -87,13 +87,14 @@ class Map:
 
     @property
     def title(self) -> str:
-        """What was projected how: rows, method, seed where chance has a part, color, and versions."""
+        """What was projected how: rows, switches, method, seed if chance has a part, color, and versions."""
         about = self.projection
         name = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}[about.method]
         seed = "" if about.method == "pca" else f", seed {about.seed}"
         color = {"kind": "kind of token", "cluster": "cluster"}.get(self.color) or _SCALES[self.color]
         versions = ", ".join(f"{package} {number}" for package, number in about.versions.items())
-        return f"{len(self.tokens):,} rows by {name}{seed}; color: {color} ({versions})"
+        rows = f"{len(self.tokens):,} rows{_switched(about)}"
+        return f"{rows} by {name}{seed}; color: {color} ({versions})"
 
     def figure(self) -> plotly.graph_objects.Figure:
         """As a plotly figure, in 2 or 3 dimensions; ``MissingExtra`` without plotly.
@@ -210,6 +211,13 @@ def map(
     plotly_objects("a plotly figure")
     projection = project(table, method, dims, seed, progress=progress, **settings)
     return Map.of(table, projection, color, seed=seed).figure()
+
+
+def _switched(about: Projection) -> str:
+    """What was taken out of the rows, but for the mean by PCA, whose axes tell that."""
+    if removed := about.settings.get("remove"):
+        return f" without their top {f'{removed:,} directions' if removed > 1 else 'direction'}"
+    return " about their mean" if about.settings.get("center") and about.method != "pca" else ""
 
 
 def _colored(

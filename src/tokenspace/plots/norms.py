@@ -17,7 +17,7 @@ from rich.text import Text
 from tokenspace.geometry.rows import dots, row_blocks
 from tokenspace.plots.page import plotly_objects
 from tokenspace.shapes import Array, Float, Int
-from tokenspace.table import Table
+from tokenspace.table import Table, check_table
 from tokenspace.vocab import Kind
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Norms:
     @classmethod
     def of(cls, table: Table) -> Norms:
         """Of every row of ``table``; ``TableFormatError`` if one holds NaN or infinity."""
+        check_table(table)
         blocks = (rows.astype(np.float64) for _, rows in row_blocks(table))  # a square may pass float32
         lengths = np.concatenate([np.sqrt(dots(rows, rows)) for rows in blocks])
         kinds = [KINDS.index(table.vocab.kind(i)) for i in range(len(table))]

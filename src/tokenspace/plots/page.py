@@ -9,11 +9,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tokenspace.atomic import replacing
-from tokenspace.errors import MissingExtra
+from tokenspace.errors import MissingExtra, OutputError, ShapeError
 
 if TYPE_CHECKING:
     import plotly.graph_objects
 
+PAGES = (".html", ".htm")
 # The browser itself is told to fetch nothing; plotly sets styles and makes images from its own data.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'{evaluation}; style-src 'unsafe-inline'; "
@@ -62,8 +63,15 @@ def plotly_objects(what: str) -> ModuleType:
 def write_page(figure: plotly.graph_objects.Figure, path: str | os.PathLike[str], title: str) -> None:
     """Write ``figure`` to ``path`` as one HTML page of about 5 MB, atomically.
 
-    ``OutputError`` if the place can't be written.
+    ``OutputError`` if the place can't be written, or its name is another kind of file's: a page's ends in
+    .html. ``ShapeError`` for what is no figure, such as the picture that it was made from.
     """
+    if not hasattr(figure, "to_json"):
+        hint = "; give its .figure()" if hasattr(figure, "figure") else ""
+        raise ShapeError(f"a page shows a plotly figure, found {type(figure).__name__}{hint}")
+    name = os.fsdecode(path)
+    if name and not name.lower().endswith(PAGES):
+        raise OutputError(f"can't write {name}: a page's name ends in .html")
     from plotly.offline import get_plotlyjs
 
     # plotly draws points on a plane by WebGL code that it puts together itself
