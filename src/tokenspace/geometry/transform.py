@@ -156,20 +156,26 @@ class View:
         One pass over the rows as they are stored: the switches turn the targets instead. A product is off by
         at most ``error`` times |target| times the row's reach.
         """
+        with self._lock:  # whoever comes while rows are measured waits for the rest of it
+            if self._lengths is None:
+                lengths = Lengths(*np.empty((2, len(self.table)), np.float32))
+                products = self._products(targets, self._measured(lengths))
+                self._lengths = lengths
+                return products, lengths
+        return self._products(targets, unchecked_blocks(self.table)), self._lengths
+
+    def _products(
+        self, targets: Float[Array, "Q D"], blocks: Iterator[tuple[int, Float[Array, "N D"]]]
+    ) -> Float[Array, "Q V"]:
         turned = targets
         for direction in self.transform.directions[::-1] if self.center else ():
             turned = turned - dots(turned, direction)[:, None] * direction
         products = np.empty((len(targets), len(self.table)), np.float32)
-        lengths, blocks = self._lengths, unchecked_blocks(self.table)
-        if lengths is None:
-            lengths = Lengths(*np.empty((2, len(self.table)), np.float32))
-            blocks = self._measured(lengths)
         for start, rows in blocks:
             np.matmul(turned, rows.T, out=products[:, start : start + len(rows)])
-        self._lengths = lengths  # threads that come at once each measure, and find the same
         if self.center:
             products -= (turned @ self.transform.mean)[:, None]
-        return products, lengths
+        return products
 
     @property
     def error(self) -> float:
