@@ -8,6 +8,7 @@ import json
 import random
 import re
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -18,6 +19,7 @@ import tokenspace as ts
 from tokenspace import geometry
 from tokenspace.errors import OutputError
 from tokenspace.web import app as app_module
+from tokenspace.web import server as server_module
 from tokenspace.web.answers import unpacked
 from tokenspace.web.explorer import Explorer
 from tokenspace.web.headers import SECURITY
@@ -214,6 +216,23 @@ def test_what_is_no_http_gets_json_too(port, request_line):
     assert 400 <= status < 500
     assert set(json.loads(body)) == {"error"}
     assert headers["content-security-policy"] == SECURITY["content-security-policy"]
+
+
+def test_half_a_request_is_not_waited_for(odd, monkeypatch):
+    monkeypatch.setattr(server_module, "PATIENCE", 0.3)
+    whole = b"GET /api/table HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving(Explorer(odd)) as url:
+        place = ("127.0.0.1", urlsplit(url).port)
+        for sent in (b"", b"GET / HT", whole + b"GET / HT"):
+            with socket.create_connection(place, timeout=20) as connection:
+                connection.sendall(sent)
+                answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))  # ends: the server closes
+                assert answer.startswith(b"HTTP/1.1 200") == (sent[: len(whole)] == whole)
+        with socket.create_connection(place, timeout=20) as connection:
+            for _ in range(3):  # one that stays whole may stay
+                connection.sendall(whole)
+                assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+                time.sleep(0.5)
 
 
 def test_long_addresses_and_headers_are_refused(port):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -21,11 +22,43 @@ from tokenspace.web.explorer import Explorer
 from tokenspace.web.headers import SECURITY
 
 LONGEST_REQUEST = 1 << 16  # bytes of address and headers; the app's own limit for the address is lower
+PATIENCE = 20  # seconds for a request's head to come
 _WAITING = 512  # connections that may wait to be taken
 
 
 class _Protocol(H11Protocol):
-    """What can't be read as HTTP, or is too long, gets JSON too."""
+    """What can't be read as HTTP, or is too long, gets JSON too; for what never comes whole no one waits."""
+
+    _impatient: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.trailing_data[0]:  # the next request has begun to come
+            self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._cancel()
+
+    def _expect(self) -> None:
+        """Until a request's head is whole, count the time."""
+        if self.conn.their_state is not h11.IDLE:
+            self._cancel()
+        elif self._impatient is None:
+            self._impatient = self.loop.call_later(PATIENCE, self.transport.close)
+
+    def _cancel(self) -> None:
+        if self._impatient is not None:
+            self._impatient.cancel()
+            self._impatient = None
 
     def send_400_response(self, msg: str) -> None:
         body = as_json({"error": f"this is no HTTP request that can be answered: {msg}"})
