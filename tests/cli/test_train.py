@@ -163,7 +163,7 @@ def test_ctrl_c_at_any_moment_ends_it(folder, seconds):
     left = {path.name for path in folder.iterdir()} - {"text.txt", "long.txt"}
     if (folder / "t").exists():
         assert {"t", "t.training"} <= left <= {"t", "t.loss.jsonl", "t.training"}
-        assert ts.load(folder / "t").provenance["interrupted_at"] > 0
+        assert 0 <= ts.load(folder / "t").provenance["interrupted_at"] < 1  # rounded: a first step is 0
     elif process.returncode == 130:
         assert left <= {"t.loss.jsonl", "t.training"}
         assert ("t.training" in left) == ("--resume goes on" in messages)
