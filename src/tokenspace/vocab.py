@@ -286,7 +286,8 @@ class Vocab:
     def _missing(self, word: str) -> str:
         near = self.close(word)
         hint = "close spellings: " + ", ".join(map(repr, near)) if near else "no close spelling either"
-        return f"{word!r} is not one of the {len(self):,} tokens of this vocabulary; {hint}"
+        which = "the one token" if len(self) == 1 else f"one of the {len(self):,} tokens"
+        return f"{word!r} is not {which} of this vocabulary; {hint}"
 
 
 def _is_writable(token: str) -> bool:

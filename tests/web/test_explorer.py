@@ -8,7 +8,6 @@ import pytest
 import tokenspace as ts
 from tokenspace import geometry
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
-from tokenspace.geometry.clusters import K
 from tokenspace.geometry.kept import kept
 from tokenspace.geometry.projection import project
 from tokenspace.plots import Heatmap, Norms
@@ -63,7 +62,8 @@ def test_facts(built_in):
     assert {"label": "objective", "value": "skip-gram with negative sampling"} in facts["provenance"]
     assert facts["methods"]["pca"] is True
     assert facts["kinds"] == list(KINDS)
-    assert facts["defaults"] == {"clusters": K, "remove": 2}
+    assert facts["defaults"] == {"words": ["king", "queen", "man", "woman"], "remove": 2}
+    assert facts["named"] == 33_003
 
 
 def test_a_checkpoint_is_opened_with_its_own_layer(minilm_folder):

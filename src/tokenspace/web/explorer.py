@@ -19,7 +19,7 @@ import numpy as np
 from tokenspace import __version__, formats
 from tokenspace.errors import CheckpointError, ShapeError, TokenspaceError, VocabError
 from tokenspace.geometry.analogy import Method
-from tokenspace.geometry.clusters import Clusters, K, clusters
+from tokenspace.geometry.clusters import Clusters, clusters
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.kept import LIMIT, Kept, kept
 from tokenspace.geometry.nearest import Nearest, nearest
@@ -36,6 +36,7 @@ from tokenspace.walk import Pipeline
 from tokenspace.web import limits, walks
 from tokenspace.web.answers import packed
 from tokenspace.web.facts import facts
+from tokenspace.web.first_words import first_words
 from tokenspace.web.jobs import Jobs, Progress, Running
 from tokenspace.web.limits import check_row, check_word, one_of, within
 from tokenspace.web.plotly_script import has_plotly
@@ -78,6 +79,7 @@ class Explorer:
         self._lock = threading.Lock()
         self._norms: Norms | None = None
         self._spellings: Spellings | None = None
+        self._first_words: list[str] | None = None
 
     @classmethod
     def open(
@@ -116,9 +118,12 @@ class Explorer:
         """What the table is."""
         table = self.table
         recipes = self.walks.recipes
+        if self._first_words is None:
+            self._first_words = first_words(table)
         return {
             "name": self.name,
             "rows": len(table),
+            "named": len(table) - len(table.vocab.placeholders()),
             "dim": table.dim,
             "dtype": str(table.weight.dtype),
             "tokenizer": None if table.tokenizer is None else table.tokenizer.kind,
@@ -134,7 +139,7 @@ class Explorer:
             "plotly": has_plotly(),
             "offline": False,
             "examples": [],
-            "defaults": {"clusters": min(K, len(table)), "remove": self._removed},
+            "defaults": {"words": self._first_words, "remove": self._removed},
             "limits": {
                 "text": walks.LONGEST_TEXT,
                 "tokens": walks.MOST_TOKENS,
@@ -199,17 +204,17 @@ class Explorer:
         }
 
     def clusters(self, k: int | None = None, seed: int = 0) -> Answer | Running:
-        """Groups of rows, each named by the tokens nearest its center."""
-        most = min(limits.MOST_CLUSTERS, len(self.table))
-        asked = within(limits.CLUSTERS, min(K, most) if k is None else k, 1, most)
+        """Groups of rows, each named by the tokens nearest its center; ``k`` is by default the library's."""
+        if k is not None:
+            within(limits.CLUSTERS, k, 1, min(limits.MOST_CLUSTERS, len(self.table)))
         within("seed", seed, 0, limits.LARGEST_SEED)
         if not self.norms().lengths.any():
             raise ShapeError("every row of this table is zero, so none has a direction to be clustered by")
 
         def compute(progress: Progress) -> Clusters:
-            return clusters(self.table, asked, seed, progress=progress)
+            return clusters(self.table, k, seed, progress=progress)
 
-        made = self._jobs.result(("clusters", asked, seed), compute)
+        made = self._jobs.result(("clusters", k, seed), compute)
         if isinstance(made, Running):
             return made
         groups = zip(made.names, made.sizes.tolist(), made.nearest.tolist(), strict=True)

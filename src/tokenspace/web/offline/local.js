@@ -140,7 +140,7 @@ function resolved(word, id) {
   }
   const near = words().complete(word.slice(0, 4), 3).map((id) => quoted(tokenOf(id).token));
   const hint = near.length ? `; there are ${near.join(", ")}` : "";
-  throw new ApiError(`${quoted(word, limits.word)} is not one of the ${count(rows)} tokens of this vocabulary, and a file has no tokenizer to split it${hint}`);
+  throw new ApiError(`${quoted(word, limits.word)} is not ${rows === 1 ? "the one token" : `one of the ${count(rows)} tokens`} of this vocabulary, and a file has no tokenizer to split it${hint}`);
 }
 
 function switches({ center, remove = 0 }) {

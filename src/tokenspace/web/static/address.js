@@ -71,7 +71,7 @@ function rules({ view, ask }, table) {
     dims: ["dimensions", one(Math.min(table.rows, table.dim) > 2 ? ["2", "3"] : ["2"]), "two dimensions"],
     seed: ["seed", within(0, LARGEST_SEED), "0"],
     color: ["color", one(COLORINGS.map(([name]) => name)), "the kind of token"],
-    k: ["clusters", within(1, clusters), count(Math.min(table.defaults.clusters, clusters))],
+    k: ["clusters", within(1, clusters), "as many as suit the table"],
     id: ["id", row, "no token chosen"],
   };
 }

@@ -23,6 +23,7 @@ export async function ask(path, params = {}, { signal, progress } = {}) {
   for (;;) {
     const response = await request(`api/${path}?${query(params)}`, signal);
     const answer = await jsonOf(response);
+    signal?.throwIfAborted(); // an answer that comes after that is none
     if (!response.ok) throw new ApiError(answer?.error ?? `The server answered ${response.status}.`);
     if (response.status !== 202) return answer;
     progress?.(answer.fraction ?? null);

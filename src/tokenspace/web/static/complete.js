@@ -68,6 +68,8 @@ export class TokenField {
 
   #typed() {
     this.id = null;
+    this.request?.abort();
+    this.#activate(-1); // what was proposed for less is not taken for more
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.#propose(), PAUSE_MS);
   }
@@ -124,17 +126,21 @@ export class TokenField {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) {
       event.preventDefault();
-      this.#activate((this.active + step + this.proposals.length) % this.proposals.length);
+      const from = this.active < 0 && step < 0 ? 0 : this.active; // up from the field is the last one
+      this.#activate((from + step + this.proposals.length) % this.proposals.length);
     } else if (event.key === "Enter" && this.active >= 0) {
       this.#pick(this.active, event);
     }
   }
 
+  /** Mark a proposal; -1 is none. */
   #activate(n) {
     this.active = n;
     [...this.list.children].forEach((option, k) => option.setAttribute("aria-selected", String(k === n)));
+    if (n < 0) return this.input.removeAttribute("aria-activedescendant");
     this.list.children[n].scrollIntoView({ block: "nearest" });
     this.input.setAttribute("aria-activedescendant", this.list.children[n].id);
+    return undefined;
   }
 
   #pick(n, event) {

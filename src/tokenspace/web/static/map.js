@@ -3,7 +3,7 @@
 import { ask, loadPlotly } from "./api.js";
 import { TokenField } from "./complete.js";
 import { choices, el, field, fill, select } from "./dom.js";
-import { byCluster, byHonesty, byKind, byNorm, COLORINGS } from "./map_colors.js";
+import { byCluster, byHonesty, byKind, byNorm, byNothing, COLORINGS } from "./map_colors.js";
 import { METHODS } from "./map_methods.js";
 import { Plot } from "./map_plot.js";
 import { chosen, lassoed, legend } from "./map_side.js";
@@ -17,7 +17,6 @@ const TWO_OR_THREE = [
   ["3", "3"],
 ];
 const NEIGHBORS = 10;
-const CLUSTERS = 20; // where the table does not say
 const KEPT = 10;
 
 /** The view; `show` brings it to a state. */
@@ -54,7 +53,7 @@ export class MapView {
       type: "number",
       min: 1,
       max: Math.min(table.limits.clusters, table.rows),
-      value: table.defaults?.clusters ?? CLUSTERS,
+      placeholder: "auto",
       onchange: () => this.k.reportValidity() && setState({ k: this.k.value }),
     });
     this.kField = field("Clusters", this.k);
@@ -120,20 +119,26 @@ export class MapView {
       fill(this.node, el("p", { class: "note" }, `A map needs two rows and two dimensions; this table is ${size}.`));
       return;
     }
-    this.request?.abort();
+    this.#forget();
     const request = (this.request = new AbortController());
     this.#reflect(now);
     try {
       await this.#open(now, request.signal);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (request.signal.aborted) return;
       this.#say(sentence(error.message), true);
     }
   }
 
   hide() {
-    this.request?.abort();
+    this.#forget();
     this.tip.hidden = true;
+  }
+
+  /** What is still being asked is no longer wanted. */
+  #forget() {
+    this.request?.abort();
+    this.finding?.abort();
   }
 
   async #open(now, signal) {
@@ -157,7 +162,8 @@ export class MapView {
     if (map !== this.map || coloring !== this.coloring) await this.#redraw(map, coloring);
     else if (id !== this.chosenId) await this.plot.redraw();
     else this.plot.resize();
-    this.#say("");
+    if (signal.aborted) return;
+    this.#say(coloring.refused ?? "", coloring.refused !== undefined);
     const flies = id !== null && id !== this.chosenId;
     this.chosenId = id;
     if (flies) await this.plot.fly(id, this.neighbors);
@@ -237,26 +243,27 @@ export class MapView {
       color === "cluster" && [now.k, now.seed],
       color === "honesty" && where,
     ]);
-    if (this.answers.has(key)) return this.answers.get(key);
-    let coloring;
-    if (color === "cluster")
-      coloring = byCluster(
-        await this.#answer("clusters", { k: now.k ?? this.#clusters(), seed: where.seed }, signal, "Clusters"),
-      );
-    else if (color === "honesty")
-      coloring = byHonesty(
-        await this.#answer("kept", { ...where, k: KEPT }, signal, "Honesty"),
-        this.table.rows,
-      );
-    else if (color === "norm") coloring = byNorm(tokens.norm);
-    else coloring = byKind(tokens.kind, this.table.kinds);
-    this.answers.set(key, coloring);
+    if (!this.answers.has(key)) {
+      try {
+        this.answers.set(key, await this.#colored(color, now, where, tokens, signal));
+      } catch (error) {
+        if (signal.aborted) throw error;
+        const refused = sentence(error.message); // the map itself can be shown
+        return this.coloring?.refused === refused ? this.coloring : byNothing(this.table.rows, refused);
+      }
+    }
+    const coloring = this.answers.get(key);
+    if (color === "cluster" && now.k === undefined) this.k.value = coloring.k;
     return coloring;
   }
 
-  /** How many clusters the table is cut into where nobody says how many. */
-  #clusters() {
-    return this.table.defaults?.clusters ?? CLUSTERS;
+  async #colored(color, now, where, tokens, signal) {
+    if (color === "cluster")
+      return byCluster(await this.#answer("clusters", { k: now.k, seed: where.seed }, signal, "Clusters"));
+    if (color === "honesty")
+      return byHonesty(await this.#answer("kept", { ...where, k: KEPT }, signal, "Honesty"), this.table.rows);
+    if (color === "norm") return byNorm(tokens.norm);
+    return byKind(tokens.kind, this.table.kinds);
   }
 
   async #answer(path, params, signal, name = null) {
@@ -283,12 +290,14 @@ export class MapView {
   }
 
   async #complete(word) {
+    this.finding?.abort();
+    const { signal } = (this.finding = new AbortController());
     try {
-      const { tokens } = await ask("complete", { prefix: word, n: 1 });
+      const { tokens } = await ask("complete", { prefix: word, n: 1 }, { signal });
       if (tokens.length) setState({ id: tokens[0].id });
       else this.#say(`No token begins with or contains ${brief(word)}.`, true);
     } catch (error) {
-      this.#say(sentence(error.message), true);
+      if (!signal.aborted) this.#say(sentence(error.message), true);
     }
   }
 
@@ -351,7 +360,7 @@ export class MapView {
     this.dims.value = now.dims ?? "2";
     this.seed.value = now.seed ?? "0";
     this.color.value = now.color ?? "kind";
-    this.k.value = now.k ?? this.#clusters();
+    this.k.value = now.k ?? "";
     this.kField.hidden = this.color.value !== "cluster";
     const [, lasso] = this.dragging.children;
     lasso.disabled = this.dims.value === "3";

@@ -10,6 +10,8 @@ import { brief } from "./shown.js";
  * @property {?Amount} amount the scale, where colors are amounts
  * @property {string} about what the colors mean, in a sentence
  * @property {(id: number) => string} [told] what the color says of one token
+ * @property {number} [k] how many clusters there are
+ * @property {string} [refused] why there are no colors
  *
  * @typedef {{name: string, color: string, ids: Int32Array, values?: Float32Array, size?: number}} Group
  * @typedef {{low: number, high: number, lowText: string, highText: string, gradient: string}} Amount
@@ -52,11 +54,18 @@ export function byCluster({ label, clusters, k, seed }) {
       ? ` There are ${CATEGORIES} colors, which come round again: choose a cluster to see it alone.`
       : "";
   return {
+    k,
     groups,
     amount: null,
-    about: `${k} clusters in the original space (seed ${seed}), named by the tokens nearest each center.${round}`,
+    about: `${plural(k, "cluster")} in the original space (seed ${seed}), named by the tokens nearest each center.${round}`,
     told: (id) => (labels[id] < 0 ? "in no cluster" : `cluster “${brief(clusters[labels[id]].name, 60)}”`),
   };
+}
+
+/** @returns {Coloring} none, and why */
+export function byNothing(rows, refused) {
+  const groups = [{ name: "all", color: GREY, ids: everyId(rows) }];
+  return { groups, amount: null, about: "Not colored.", refused };
 }
 
 /** @returns {Coloring} by the Euclidean length of each row */

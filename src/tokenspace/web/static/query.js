@@ -129,7 +129,7 @@ export class QueryView {
       query.drawn?.();
       this.#say(query.summary, false);
     } catch (error) {
-      if (error.name === "AbortError" || request.signal.aborted) return;
+      if (request.signal.aborted) return;
       fill(this.answer);
       this.#say(sentence(error.message), true);
     } finally {

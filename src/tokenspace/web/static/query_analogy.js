@@ -2,7 +2,7 @@
 
 import { TokenField } from "./complete.js";
 import { el, svg } from "./dom.js";
-import { fixed, percent } from "./numbers.js";
+import { count, fixed, percent } from "./numbers.js";
 import { HeatMap } from "./query_rows.js";
 import { twins } from "./query_neighbors.js";
 import { readWords, rowsAsked, setWords, typedWords } from "./query_similarity.js";
@@ -10,14 +10,17 @@ import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
 import { answersUnder, columnNodes, columns, hitList, neighborLink } from "./switches.js";
 
-const FIRST = { a: "man", b: "king", c: "woman" };
+const FEWEST = 4; // tokens: three to ask about, and one that answers
 const WIDTH = 340;
 const HEIGHT = 284;
 const MARGIN = 46;
 
 /** See `QueryView`, which drives it. */
 export class AnalogyQuery {
-  constructor({ ask }) {
+  constructor({ table, ask }) {
+    const [b, d = b, a = d, c = a] = table.defaults.words; // a is to b as c is to d
+    this.first = { a, b, c };
+    this.table = table;
     this.ask = ask;
     this.switches = ["method", "k", "remove"];
     const onpick = () => setState(this.typed());
@@ -30,7 +33,7 @@ export class AnalogyQuery {
   }
 
   read(now) {
-    return readWords(now, FIRST);
+    return readWords(now, this.first);
   }
 
   typed() {
@@ -38,6 +41,15 @@ export class AnalogyQuery {
   }
 
   async answer(asked, { k, method, remove }, now) {
+    if (this.table.named < FEWEST) {
+      this.heat = null;
+      this.summary = "";
+      return el(
+        "p",
+        { class: "note" },
+        `An analogy needs ${FEWEST} tokens, three to ask about and one that answers; this table has ${count(this.table.named)}.`,
+      );
+    }
     const settings = columns(remove);
     const answers = answersUnder(settings, (params) =>
       this.ask("analogy", { ...asked, k, method, ...params }),
@@ -69,7 +81,7 @@ export class AnalogyQuery {
   }
 
   drawn() {
-    this.heat.drawn();
+    this.heat?.drawn();
   }
 }
 
@@ -120,7 +132,14 @@ function picture(words, best, { points, axes, plane_share: share }, method) {
     ]),
   );
   const formula = method === "3cosmul" ? "the target of 3CosAdd" : "b − a + c";
-  const caption = `Ring: ${formula}. This plane holds ${percent(share)} of the squared lengths.`;
+  const still = [
+    [points.a, points.b],
+    [points.c, points.d],
+  ].every(([from, to]) => from[0] === to[0] && from[1] === to[1]);
+  const held = still
+    ? "Both arrows have length 0, so they have no direction."
+    : `This plane holds ${percent(share)} of the squared lengths.`;
+  const caption = `Ring: ${formula}. ${held}`;
   return el("figure", {}, drawing, el("figcaption", { class: "soft" }, caption));
 }
 

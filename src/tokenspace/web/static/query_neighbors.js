@@ -8,13 +8,13 @@ import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
 import { answersUnder, columnNodes, columns, hitList, neighborLink } from "./switches.js";
 
-const FIRST = "king";
 const METRICS = { cosine: "cosine", dot: "dot product", l2: "distance" };
 const HEAT_ROWS = 5; // hits drawn under the lists
 
 /** See `QueryView`, which drives it. */
 export class NeighborsQuery {
-  constructor({ ask }) {
+  constructor({ table, ask }) {
+    this.table = table;
     this.ask = ask;
     this.switches = ["metric", "k", "remove"];
     const onpick = () => setState(this.typed());
@@ -25,7 +25,7 @@ export class NeighborsQuery {
   /** What the address asks. */
   read(now) {
     if (now.id !== undefined) return { id: now.id };
-    return { q: now.q ?? FIRST };
+    return { q: now.q ?? this.table.defaults.words[0] };
   }
 
   /** What the fields ask, for the address. */

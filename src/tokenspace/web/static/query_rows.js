@@ -6,7 +6,6 @@ import { Rows } from "./rows.js";
 import { brief, tokenNode, unquoted } from "./shown.js";
 import { setState } from "./state.js";
 
-const FIRST = "king queen man woman";
 const SHOWN = /(?<=^|[\s,])('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?:,|(?=\s)|$)/;
 
 /** A picture of `/api/heatmap`'s answer with the numbers under it. */
@@ -36,7 +35,8 @@ export class HeatMap {
 
 /** See `QueryView`, which drives it. */
 export class RowsQuery {
-  constructor({ ask }) {
+  constructor({ table, ask }) {
+    this.first = table.defaults.words.filter((word) => apart(word).length === 1).join(" ");
     this.ask = ask;
     this.switches = [];
     this.words = el("input", {
@@ -51,7 +51,7 @@ export class RowsQuery {
   }
 
   read(now) {
-    return { words: now.words ?? FIRST };
+    return { words: now.words ?? this.first };
   }
 
   typed() {

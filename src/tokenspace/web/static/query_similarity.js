@@ -9,7 +9,6 @@ import { brief } from "./shown.js";
 import { setState } from "./state.js";
 import { answersUnder, columns } from "./switches.js";
 
-const FIRST = { a: "king", b: "queen" };
 const MEASURES = [
   ["cosine", "cosine", "of the angle between them"],
   ["dot", "dot product", "Σ aᵢ bᵢ"],
@@ -18,7 +17,9 @@ const MEASURES = [
 
 /** See `QueryView`, which drives it. */
 export class SimilarityQuery {
-  constructor({ ask }) {
+  constructor({ table, ask }) {
+    const [a, b = a] = table.defaults.words;
+    this.first = { a, b };
     this.ask = ask;
     this.switches = ["remove"];
     const onpick = () => setState(this.typed());
@@ -30,7 +31,7 @@ export class SimilarityQuery {
   }
 
   read(now) {
-    return readWords(now, FIRST);
+    return readWords(now, this.first);
   }
 
   typed() {

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { el, field, fill, select } from "./dom.js";
-import { sentence, tell } from "./message.js";
+import { sentence, tellMore } from "./message.js";
 import { plural, unpacked } from "./numbers.js";
 import { Rows } from "./rows.js";
 import { quoted } from "./shown.js";
@@ -73,15 +73,24 @@ export class WalkView {
     this.text.value = asked.text;
     this.pair.value = asked.pair;
     this.recipe.value = asked.recipe;
+    this.#forget();
     if (JSON.stringify(asked) !== JSON.stringify(this.asked)) {
       this.#stop();
-      await this.#fetch(asked);
+      if (!(await this.#fetch(asked))) return;
     }
-    if (this.walk) this.#draw(now);
+    this.#draw(now);
   }
 
   hide() {
     this.#stop();
+    this.#forget();
+  }
+
+  /** What is still being asked is no longer wanted. */
+  #forget() {
+    this.request?.abort();
+    this.request = null;
+    this.node.removeAttribute("aria-busy");
   }
 
   #firstText() {
@@ -139,29 +148,32 @@ export class WalkView {
     });
   }
 
+  /** @returns {Promise<boolean>} whether there is a walk now; false, too, where another question came since */
   async #fetch(asked, more = {}) {
-    this.request?.abort();
-    this.request = new AbortController();
+    this.#forget();
+    const request = (this.request = new AbortController());
     this.node.setAttribute("aria-busy", "true");
     try {
-      const walk = await ask("walk", { ...asked, ...more }, { signal: this.request.signal });
+      const walk = await ask("walk", { ...asked, ...more }, { signal: request.signal });
+      if (this.request !== request) return false;
       this.walk = walk;
       this.asked = asked;
       this.more = more;
       this.status.textContent = `recipe ${walk.recipe}: ${plural(walk.tokens.length, "token")}, D = ${walk.d_model}`;
       this.status.classList.remove("error");
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (this.request !== request) return false;
       this.walk = null;
       this.asked = null;
       fill(this.panel);
       fill(this.stepper);
       this.status.textContent = sentence(error.message);
       this.status.classList.add("error");
-    } finally {
-      this.node.removeAttribute("aria-busy");
-      this.controls.hidden = this.walk === null;
     }
+    this.request = null;
+    this.node.removeAttribute("aria-busy");
+    this.controls.hidden = this.walk === null;
+    return this.walk !== null;
   }
 
   #draw(now) {
@@ -171,7 +183,7 @@ export class WalkView {
       this.steps.findIndex((step) => step.key === now.step),
     );
     if (now.step !== undefined && now.step !== this.steps[at].key) {
-      tell(`Step ${quoted(now.step, 40)} is not one of this walk; showing ${this.steps[at].name}.`);
+      tellMore(`Step ${quoted(now.step, 40)} is not one of this walk; showing ${this.steps[at].name}.`);
       setState({ step: null }, { replace: true, quiet: true });
     }
     this.at = at;
@@ -206,6 +218,7 @@ export class WalkView {
     this.drawPicture = null;
     this.rows = null;
     this.drawn = step.key;
+    this.dim = Number(now.dim) || 0;
     fill(
       this.panel,
       el(
@@ -222,29 +235,27 @@ export class WalkView {
     if (step.key === "tokens") this.panel.append(tokensPanel(this.walk));
     else if (step.key === "ids") this.panel.append(idsPanel(this.walk));
     else if (step.key === "predict")
-      this.#later({ predict: true }, "predictions", now, () => this.panel.append(scoresPanel(this.walk)));
+      this.#later({ predict: true }, "predictions", () => this.panel.append(scoresPanel(this.walk)));
     else if (step.key === "gradient")
-      this.#later({ gradient: true }, "gradient", now, () => this.#drawGradient(now));
+      this.#later({ gradient: true }, "gradient", () => this.#drawGradient());
     else {
       if (step.key === "lookup") this.#drawStrip();
-      this.#drawRows(linesOf(this.walk, step.key), now, `${step.name}: a row for each token`);
+      this.#drawRows(linesOf(this.walk, step.key), `${step.name}: a row for each token`);
     }
   }
 
   /** Scores and gradients take a product with the whole table: they are asked for when one comes to them. */
-  async #later(more, key, now, draw) {
+  async #later(more, key, draw) {
     if (!(key in this.walk) && !this.walk.left_out?.[key]) {
       const waiting = el("p", { class: "waiting", role: "status" }, "Computing …");
       this.panel.append(waiting);
-      const { step } = state();
-      await this.#fetch(this.asked, { ...this.more, ...more });
+      if (!(await this.#fetch(this.asked, { ...this.more, ...more }))) return;
       waiting.remove();
-      if (!this.walk || state().step !== step) return;
     }
     draw();
   }
 
-  #drawGradient(now) {
+  #drawGradient() {
     if (!this.walk.gradient) {
       this.panel.append(
         el("p", { class: "note" }, sentence(this.walk.left_out?.gradient ?? "There is no gradient for this text.")),
@@ -256,12 +267,18 @@ export class WalkView {
     this.#drawPictures();
     const lines = gradientLines(this.walk);
     if (lines.length)
-      this.#drawRows(lines, now, "What each position hands to its row, and the row before and after");
+      this.#drawRows(lines, "What each position hands to its row, and the row before and after");
   }
 
-  #drawRows(lines, now, label) {
-    const onmove = (dim) => setState({ dim: dim || null }, { replace: true, quiet: true });
-    this.rows = new Rows({ from: Number(now.dim) || 0, onmove, label });
+  #drawRows(lines, label) {
+    const onmove = (dim) => {
+      setState({ dim: dim || null }, { replace: true, quiet: true });
+      this.dim = dim;
+      if (this.drawn !== "lookup") return;
+      this.picture.classList.add("moved");
+      this.#drawPictures();
+    };
+    this.rows = new Rows({ from: this.dim, onmove, label });
     this.panel.append(this.rows.node);
     this.rows.update(lines);
   }
@@ -270,7 +287,13 @@ export class WalkView {
     const T = this.walk.tokens.length;
     this.stripFrom = Math.min(this.stripFrom, T - 1);
     this.drawPicture = (width) =>
-      strip(this.walk, this.table, { width, norms: this.norms, first: this.stripFrom, tokens: STRIP_TOKENS });
+      strip(this.walk, this.table, {
+        width,
+        norms: this.norms,
+        first: this.stripFrom,
+        tokens: STRIP_TOKENS,
+        dim: this.dim,
+      });
     this.#drawPictures();
     if (T > STRIP_TOKENS) this.panel.insertBefore(this.#stripPager(T), this.picture);
     if (!this.norms) this.#shade();

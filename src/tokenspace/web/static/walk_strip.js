@@ -11,21 +11,22 @@ import { brief } from "./shown.js";
 const ROW = 26; // between two tokens
 const TOP = 34;
 const CELL = 11;
+const NARROW = 560; // pixels: in fewer tokens and rows stand closer
 const WIDE = 800; // pixels: in fewer a heading is short
 const MOST_BARS = 460; // slices of the strip, each the mean length of its rows
 
 /**
  * @param {any} walk the document
  * @param {{rows: number, dim: number}} table
- * @param {{width: number, norms: ?Float32Array, first: number, tokens: number}} view tokens `first` to
- *   `first + tokens` are drawn
+ * @param {{width: number, norms: ?Float32Array, first: number, tokens: number, dim: number}} view tokens `first`
+ *   to `first + tokens` are drawn, and of their rows the numbers from dimension `dim` on
  * @returns {SVGElement}
  */
-export function strip(walk, table, { width, norms, first, tokens }) {
+export function strip(walk, table, { width, norms, first, tokens, dim }) {
   const shownTokens = walk.tokens.slice(first, first + tokens);
   const picked = [...new Set(shownTokens.map((token) => token.id))].sort((a, b) => a - b);
   const height = Math.max(300, TOP + ROW * Math.max(shownTokens.length, picked.length) + 20);
-  const narrow = width < 560;
+  const narrow = width < NARROW;
   const x = narrow
     ? { token: 82, left: 118, right: 154, row: 188 }
     : { token: 170, left: 280, right: 350, row: 460 };
@@ -36,18 +37,15 @@ export function strip(walk, table, { width, norms, first, tokens }) {
   const times = countBy(walk.tokens.map((token) => token.id));
 
   const cells = cellsIn(width, x, table.dim);
+  const start = Math.min(dim, table.dim - cells);
   const described = `${plural(shownTokens.length, "token")} pick ${plural(picked.length, "row")} of ${count(table.rows)}`;
   const parts = [
     heading(x.token, "tokens", "end"),
     heading((x.left + x.right) / 2, "table E", "middle"),
-    heading(
-      x.row,
-      narrow ? "rows" : `${width < WIDE ? "rows:" : "rows plucked out, their"} first ${cells} of ${table.dim} numbers`,
-      "start",
-    ),
+    heading(x.row, rowsHeading(width, start, cells, table.dim), "start"),
     stripBody(x, height, norms, table.rows),
     shownTokens.map((token, t) => tokenLine(token, tokenY[t], place(token.id), x, times, t)),
-    picked.map((id) => rowOut(id, place(id), yOf.get(id), x, walk, width, times)),
+    picked.map((id) => rowOut(id, place(id), yOf.get(id), x, walk, { start, cells }, times)),
     edge(x, TOP - 4, "0"),
     edge(x, height - 4, count(table.rows - 1)),
   ];
@@ -67,6 +65,13 @@ export function strip(walk, table, { width, norms, first, tokens }) {
 
 function heading(x, text, anchor) {
   return svg("text", { x, y: 14, "text-anchor": anchor, class: "strip-heading" }, text);
+}
+
+/** Which of their numbers the rows show. */
+function rowsHeading(width, start, cells, dim) {
+  if (width < NARROW) return start ? `rows from ${start} on` : "rows";
+  const which = start ? `numbers ${start}–${start + cells - 1} of ${dim}` : `first ${cells} of ${dim} numbers`;
+  return `${width < WIDE ? "rows:" : "rows plucked out, their"} ${which}`;
 }
 
 function edge(x, y, text) {
@@ -123,15 +128,14 @@ function tokenLine(token, y, place, x, times, t) {
   return svg("g", {}, svg("title", {}, `${brief(token.token)} → id ${token.id}`), line, label);
 }
 
-function rowOut(id, place, y, x, walk, width, times) {
+function rowOut(id, place, y, x, walk, { start, cells }, times) {
   const at = walk.tokens.findIndex((token) => token.id === id);
   const row = walk.steps.lookup[at];
   const again = times.get(id) > 1;
   const label = `row ${count(id)}`;
   const cellsFrom = firstCell(x);
-  const cells = cellsIn(width, x, row.length);
   const largest = typicalLargest(row);
-  const colors = Array.from(row.slice(0, cells), (value, d) =>
+  const colors = Array.from(row.slice(start, start + cells), (value, d) =>
     svg("rect", {
       x: cellsFrom + d * CELL,
       y: y - 8,
