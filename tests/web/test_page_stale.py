@@ -11,8 +11,13 @@ LATE = """async () => {
     const { ask } = await import("./static/api.js");
     const going = new AbortController();
     const fetched = window.fetch;
+    let status = 202;
     const json = () => { going.abort(); return Promise.resolve({ running: true, fraction: 0.5 }); };
-    window.fetch = () => Promise.resolve({ ok: true, status: 202, json });
+    window.fetch = () => {
+        const response = { ok: true, status, json };
+        status = 200;
+        return Promise.resolve(response);
+    };
     const told = [];
     try {
         await ask("map", {}, { signal: going.signal, progress: (fraction) => told.push(fraction) });
@@ -52,6 +57,8 @@ def test_a_step_left_before_its_answer_says_nothing(visit, builtin_site, begin, 
     page.keyboard.press("ArrowRight")
     let(page, waiting, 1)
     page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(100)
+    assert page.locator("#walk .panel .note").count() == 0
     page.keyboard.press("ArrowRight")
     last = let(page, waiting, 2)
     page.wait_for_timeout(100)
