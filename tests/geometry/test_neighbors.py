@@ -168,6 +168,7 @@ def test_a_composed_word_does_not_find_its_own_pieces(minilm):
     assert not found & {"un", "##ha", "##pp", "##iness"}
 
 
+@pytest.mark.alone
 def test_a_table_of_33000_rows_answers_at_once(rng):
     table = random_table(rng, rows=33_000, width=100, dtype=np.float16)
     neighbors(table, "w7")

@@ -51,6 +51,7 @@ def test_minilm_is_bert_with_its_rows_memory_mapped(minilm_folder):
     assert (norms.min(), np.median(norms), norms.max()) == pytest.approx((0.245, 1.111, 1.694), abs=5e-4)
 
 
+@pytest.mark.alone
 def test_opening_reads_headers_only(minilm_folder):
     open_checkpoint(minilm_folder)
     start = time.perf_counter()

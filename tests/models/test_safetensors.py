@@ -97,6 +97,7 @@ def test_reading_maps_the_file_and_can_not_write_it(tmp_path):
         x[0] = 2
 
 
+@pytest.mark.alone
 def test_opening_a_large_file_reads_no_tensor(tmp_path):
     header = json.dumps({"x": {"dtype": "F32", "shape": [2**28], "data_offsets": [0, 2**30]}}).encode()
     path = tmp_path / "x.safetensors"

@@ -160,6 +160,7 @@ def test_ctrl_c_gives_the_table_as_it_is_and_says_so(two_topics, threads, monkey
     assert "interrupted_at" not in small(two_topics, epochs=1).provenance
 
 
+@pytest.mark.alone
 def test_a_real_ctrl_c_is_answered_within_a_second(two_topics):
     code = f"""
         import os, signal, threading, time
