@@ -9,13 +9,11 @@ ROOMS = (
     "ids",
     "initializers",
     "mapped",
-    "mapped",
     "models",
     "plots",
     "reference",
     "source",
     "splits",
-    "subwords",
     "subwords",
     "table",
     "tokenizer",
@@ -28,11 +26,18 @@ install_import_hook(
 )  # numba compiles kernels itself
 
 import importlib.util  # noqa: E402
+import signal  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+
+
+def pytest_configure():
+    """A shell that starts the tests in the background has them ignore Ctrl-C, and so what they start."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
