@@ -228,11 +228,16 @@ def test_half_a_request_is_not_waited_for(odd, monkeypatch):
                 connection.sendall(sent)
                 answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))  # ends: the server closes
                 assert answer.startswith(b"HTTP/1.1 200") == (sent[: len(whole)] == whole)
-        with socket.create_connection(place, timeout=20) as connection:
-            for _ in range(3):  # one that stays whole may stay
-                connection.sendall(whole)
-                assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        with contextlib.closing(http.client.HTTPConnection(*place, timeout=20)) as connection:
+            connection.connect()
+            first = connection.sock
+            for _ in range(3):  # whose requests come whole may stay
+                connection.request("GET", "/api/table")
+                with connection.getresponse() as response:
+                    assert response.status == 200
+                    response.read()
                 time.sleep(0.5)
+            assert connection.sock is first
 
 
 def test_long_addresses_and_headers_are_refused(port):
