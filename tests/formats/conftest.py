@@ -1,15 +1,15 @@
 """The fuzz's modules import each other by name, as a program's do: they are no tests. The hub's stand-in."""
 
-import importlib
-
 import pytest
+
+from . import hub_stand_in
 
 collect_ignore = ["fuzz_seeds.py", "fuzzing.py", "mutations.py"]
 
 
 @pytest.fixture(scope="module")
 def _hub():
-    stand_in = importlib.import_module("hub_stand_in").Hub()  # which the tests of the hub have imported
+    stand_in = hub_stand_in.Hub()
     yield stand_in
     stand_in.server.shutdown()
     stand_in.server.server_close()

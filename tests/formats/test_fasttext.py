@@ -24,10 +24,7 @@ from tokenspace.formats.fasttext import load, open_model
 from tokenspace.source import Source
 from tokenspace.subwords import fnv1a, ngrams
 
-sys.path.append(str(Path(__file__).parent))
-from fasttext_files import OPTIONS, WORDS, matrix, model, model_parts
-
-sys.path.pop()
+from .fasttext_files import OPTIONS, WORDS, matrix, model, model_parts
 
 
 def test_the_layout_in_these_bytes(write):

@@ -1,8 +1,6 @@
 """fastText models that are cut off, that lie about their counts, or that hold NaN."""
 
 import struct
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +8,7 @@ import pytest
 from tokenspace.errors import TableFormatError
 from tokenspace.formats.fasttext import is_model, load, open_model
 
-sys.path.append(str(Path(__file__).parent))
-from fasttext_files import matrix, model, model_parts
-
-sys.path.pop()
+from .fasttext_files import matrix, model, model_parts
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import pickle
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -23,10 +22,7 @@ from tokenspace.errors import TableFormatError, TokenspaceError, VocabError
 from tokenspace.formats import glove, word2vec
 from tokenspace.formats import numpy as npy
 
-sys.path.append(str(Path(__file__).parent))
-from memory_limit import taking_at_most
-
-sys.path.pop()
+from .memory_limit import taking_at_most
 
 WRITABLE = [name for name, one in formats.FORMATS.items() if one.save is not None]
 EXCHANGE = ["word2vec-text", "word2vec-binary", "glove", "numpy"]

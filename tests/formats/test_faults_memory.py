@@ -1,8 +1,6 @@
 """What takes a multiple of a table's file in memory elsewhere; see ``test_faults.py``."""
 
-import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +9,7 @@ import tokenspace as ts
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import fasttext
 
-sys.path.append(str(Path(__file__).parent))
-from memory_limit import taking_at_most
-
-sys.path.pop()
+from .memory_limit import taking_at_most
 
 # ── gensim#2447, gensim#2187: a query or a load takes a multiple of the file in memory ────────────────────
 

@@ -1,7 +1,6 @@
 import struct
 import sys
 import time
-from pathlib import Path
 
 import gguf as library
 import ml_dtypes
@@ -15,8 +14,7 @@ from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.vocab import Vocab, placeholder
 
-sys.path.append(str(Path(__file__).parent))
-from gguf_files import (
+from .gguf_files import (
     EMBEDDING,
     NUMBERS,
     SMALL,
@@ -28,8 +26,6 @@ from gguf_files import (
     strings,
     tensor,
 )
-
-sys.path.pop()
 
 KINDS = library.GGMLQuantizationType
 

@@ -1,8 +1,6 @@
 """GGUF files that are damaged or hostile, and what is not written."""
 
 import struct
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +10,7 @@ from tokenspace.formats import gguf
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
-sys.path.append(str(Path(__file__).parent))
-from gguf_files import (
+from .gguf_files import (
     EMBEDDING,
     NUMBERS,
     SMALL,
@@ -26,8 +23,6 @@ from gguf_files import (
     strings,
     tensor,
 )
-
-sys.path.pop()
 
 
 def u64(number):

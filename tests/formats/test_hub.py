@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +13,7 @@ from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.formats import hub, hub_files
 from tokenspace.models.open import load_table
 
-sys.path.append(str(Path(__file__).parent))
-from hub_stand_in import COMMIT, ROWS, SHARDED
-
-sys.path.pop()
+from .hub_stand_in import COMMIT, ROWS, SHARDED
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,8 +1,6 @@
 """Which files of a repository on the hub are fetched: those that hold the table, and no others."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +14,7 @@ from tokenspace.formats import hub
 from tokenspace.models.open import load_table, open_checkpoint
 from tokenspace.models.plain import load_file
 
-sys.path.append(str(Path(__file__).parent))
-from hub_stand_in import LLAMA, ROWS, SHARDED, SMALL, TOKENIZER, V, as_json
-
-sys.path.pop()
+from .hub_stand_in import LLAMA, ROWS, SHARDED, SMALL, TOKENIZER, V, as_json
 
 # ── a model's checkpoint ─────────────────────────────────────────────────────────────────────────────────
 

@@ -99,7 +99,7 @@ def test_a_view_checks_and_measures_the_rows_once(rng, monkeypatch):
     table = random_table(rng)
     view = View(table, remove=2)
     first = neighbors(view, "w7"), neighbors(view, "w7", metric="l2")
-    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "comparable_blocks", None)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "check_comparable", None)
     assert (neighbors(view, "w7"), neighbors(view, "w7", metric="l2")) == first
 
 

@@ -353,7 +353,7 @@ def test_a_warm_explorer_has_measured_the_rows_of_the_pages_three_columns(odd, m
         if thread.name == "tokenspace warm-up":
             thread.join(30)
     assert odd._norms is not None
-    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "comparable_blocks", None)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "check_comparable", None)
     for switches in ({}, {"center": True}, {"center": True, "remove": odd.facts()["defaults"]["remove"]}):
         assert odd.neighbors(3, **switches)["hits"]
     broken = Explorer(ts.Table(np.full((2, 2), np.nan, np.float32), ts.Vocab(["a", "b"])))

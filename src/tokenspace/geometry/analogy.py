@@ -11,7 +11,7 @@ from tokenspace.errors import ShapeError, VocabError
 from tokenspace.geometry.compose import Resolved
 from tokenspace.geometry.cosine import unit_rows
 from tokenspace.geometry.rows import dots
-from tokenspace.geometry.scores import Bounds, Hit, best, bounds, cosines, exact_scores
+from tokenspace.geometry.scores import Bounds, Hit, best, bounds, check_k, cosines, exact_scores
 from tokenspace.geometry.transform import View, seen
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
@@ -51,6 +51,7 @@ def analogy(
     """
     if method not in ("3cosadd", "3cosmul"):
         raise ShapeError(f"method {method!r} is not known; allowed: 3cosadd, 3cosmul")
+    check_k(k)
     view = seen(table, center, remove)
     words = [one_token(view, word) for word in (a, b, c)]
     unit_a, unit_b, unit_c = (unit_rows(vector) for _, vector in words)

@@ -58,9 +58,9 @@ def _vector(table: Table, query: ArrayLike) -> Float[Array, " D"]:
         fault = type(query).__name__
     elif given.shape != (table.dim,):
         fault = f"shape {given.shape}"
-    elif not np.isfinite(given.astype(np.float64)).all():
+    elif not np.isfinite(largest := float(np.abs(given.astype(np.float64)).max())):
         fault = "NaN or infinity"
-    elif (largest := float(np.abs(given.astype(np.float64)).max())) > LARGEST:
+    elif largest > LARGEST:
         fault = f"a number of size {largest:.3g}; above {LARGEST:.0e} products leave float32: scale it down"
     if fault is not None:
         raise ShapeError(

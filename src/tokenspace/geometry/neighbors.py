@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import SupportsIndex
 
 from tokenspace.geometry.cosine import unit_rows
-from tokenspace.geometry.scores import Hit, Metric, best, bounds, check_metric, exact_scores
+from tokenspace.geometry.scores import Hit, Metric, best, bounds, check_k, check_metric, exact_scores
 from tokenspace.geometry.transform import View, seen
 from tokenspace.shapes import ArrayLike
 from tokenspace.table import Table
@@ -39,6 +39,7 @@ def neighbors(
     [Hit(token='dog', id=1, score=0.800000011920929)]
     """
     check_metric(metric)
+    check_k(k)
     view = seen(table, center, remove)
     found, target = view.vector(query)
     if metric == "cosine":

@@ -30,9 +30,7 @@ def row_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
 def comparable_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
     """``row_blocks`` of numbers whose products stay in float32; ``TableFormatError`` for larger ones."""
     for start, rows in unchecked_blocks(table):
-        if not (norms(rows) <= LARGEST).all():  # which tells of all the rows' numbers
-            check_finite(table, rows, start)
-            _check_size(rows, start)
+        check_comparable(table, rows, start, norms(rows))
         yield start, rows
 
 
@@ -45,7 +43,15 @@ def unchecked_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
         release(stored, table.weight)
 
 
-def _check_size(rows: Float[Array, "N D"], start: int) -> None:
+def check_comparable(
+    table: Table, rows: Float[Array, "N D"], start: int, lengths: Float[Array, " N"]
+) -> None:
+    """What ``comparable_blocks`` refuses of ``rows``, from row ``start`` on, whose ``norms`` are known: each
+    tells of all the row's numbers.
+    """
+    if (lengths <= LARGEST).all():
+        return
+    check_finite(table, rows, start)
     if (largest := float(np.abs(rows).max())) > LARGEST:
         raise TableFormatError(
             f"rows {start:,} to {start + len(rows) - 1:,} of the table hold a number of size "

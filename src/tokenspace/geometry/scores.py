@@ -90,7 +90,6 @@ def best(
     excluded: Iterable[int],
 ) -> list[Hit]:
     """The ``k`` best rows that are neither ``excluded`` nor placeholders: by ``score``, then by id."""
-    check_k(k)
     vocab = view.table.vocab
     competes = np.ones(len(view.table), bool)
     competes[list(excluded)] = False

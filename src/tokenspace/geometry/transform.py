@@ -17,7 +17,7 @@ import numpy as np
 from tokenspace.errors import ShapeError, TableFormatError
 from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.cosine import SMALL, norms, unit_rows
-from tokenspace.geometry.rows import LARGEST, comparable_blocks, dots, unchecked_blocks
+from tokenspace.geometry.rows import LARGEST, check_comparable, comparable_blocks, dots, unchecked_blocks
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table, check_table
 
@@ -187,9 +187,10 @@ class View:
     def _measured(self, lengths: Lengths) -> Iterator[tuple[int, Float[Array, "N D"]]]:
         """The rows as they are stored, checked; their lengths have been written when all were taken."""
         mean = float(np.linalg.norm(self.transform.mean.astype(np.float64)))
-        for start, rows in comparable_blocks(self.table):
+        for start, rows in unchecked_blocks(self.table):
             part = slice(start, start + len(rows))
             own = norms(rows)
+            check_comparable(self.table, rows, start, own)
             lengths.switched[part] = norms(self._switched(rows)) if self.center else own
             lengths.reach[part] = own + mean
             small = np.flatnonzero(lengths.switched[part] < SMALL)

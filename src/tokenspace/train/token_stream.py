@@ -75,8 +75,7 @@ def write(
     """
     paths = folder / _NAMES[0], folder / _NAMES[1]
     if not _whole(paths, held_out, folder):
-        _write(corpus, end, held_out, paths, stop)
-        manifest = {"held_out": held_out, "crc32": [checksum.of_file(path) for path in paths]}
+        manifest = {"held_out": held_out, "crc32": _write(corpus, end, held_out, paths, stop)}
         with replacing(folder / _MANIFEST) as fresh:
             fresh.write_text(json.dumps(manifest), encoding="utf-8")
     training, measuring = TokenStream(paths[0]), TokenStream(paths[1])
@@ -102,7 +101,8 @@ def _whole(paths: tuple[Path, Path], held_out: float, folder: Path) -> bool:
 
 def _write(
     corpus: Corpus, end: int, held_out: float, paths: tuple[Path, Path], stop: Callable[[], bool]
-) -> None:
+) -> list[int]:
+    """Write both files; their checksums."""
     held_out = min(held_out, MOST_HELD_OUT / corpus.tokens)
     size = min(LONGEST_PIECE, max(1, int(corpus.tokens * held_out / LEAST_PLACES)))
     sentences, _ = corpus.cuts(size)
@@ -113,9 +113,10 @@ def _write(
     with (
         replacing(paths[1]) as fresh_held,
         replacing(paths[0]) as fresh,
-        fresh.open("wb") as training,
-        fresh_held.open("wb") as measuring,
+        fresh.open("wb") as training_file,
+        fresh_held.open("wb") as measuring_file,
     ):
+        training, measuring = checksum.Summed(training_file), checksum.Summed(measuring_file)
         training.write(first)
         measuring.write(first)
         for piece, apart in enumerate(held):
@@ -123,6 +124,7 @@ def _write(
                 raise KeyboardInterrupt
             ids, offsets = corpus.piece(int(sentences[piece]), int(sentences[piece + 1]))
             (measuring if apart else training).write(_ended(ids, offsets, end, newline).tobytes())
+    return [training.sum, measuring.sum]
 
 
 def _newline(tokenizer: Tokenizer) -> int | None:

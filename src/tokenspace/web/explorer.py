@@ -208,8 +208,6 @@ class Explorer:
         if k is not None:
             within(limits.CLUSTERS, k, 1, min(limits.MOST_CLUSTERS, len(self.table)))
         within("seed", seed, 0, limits.LARGEST_SEED)
-        if not self.norms().lengths.any():
-            raise ShapeError("every row of this table is zero, so none has a direction to be clustered by")
 
         def compute(progress: Progress) -> Clusters:
             return clusters(self.table, k, seed, progress=progress)
