@@ -114,7 +114,7 @@ def test_fewer_rows_than_k_are_all_given(rng):
 
 @pytest.mark.parametrize("k", [0, -1, True])
 def test_k_must_be_at_least_one(rng, k, monkeypatch):
-    monkeypatch.setattr(View, "products", None)  # no row has been read by then
+    monkeypatch.setattr(View, "scan", None)  # no row has been read by then
     with pytest.raises(ShapeError, match="k must be"):
         neighbors(random_table(rng), "w0", k=k)
 

@@ -1,17 +1,20 @@
 """The bounds that a search goes by hold every exact score, whatever rounding does; so the best are found."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from tokenspace.geometry import analogy, neighbors, unit_rows
+from tokenspace.geometry import rows as rows_module
 from tokenspace.geometry.scores import bounds, cosines, exact_scores
 from tokenspace.geometry.transform import View
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
 ROWS, DIM = 600, 96
+BLOCK = 64 * DIM  # numbers of the 64 rows that are read at a time
 SWITCHES = [{}, {"center": True}, {"remove": 3}]
 METRICS = ["cosine", "dot", "l2"]
 
@@ -59,8 +62,15 @@ TABLES = [spread, far_from_zero, near_alike, mostly_zero, underflowing, tiny_abo
 
 
 @pytest.fixture(params=TABLES, ids=lambda make: make.__name__)
-def table(request, rng):
+def table(request, rng, monkeypatch):
+    monkeypatch.setattr(rows_module, "BLOCK", BLOCK)
     return Table(request.param(rng).astype(np.float32), Vocab([f"w{i}" for i in range(ROWS)]))
+
+
+def bounds_of_all(view, targets, within):
+    parts = []
+    view.scan(targets, lambda block: parts.append(within(block)))
+    return [np.concatenate(side, axis=-1) for side in zip(*parts, strict=True)]
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -74,7 +84,7 @@ def test_exact_scores_lie_within_their_bounds(table, switches, metric):
         exact = exact_scores(view, every, target, metric).astype(np.float64)
         if metric == "l2":
             exact = (np.dot(target, target.astype(np.float64)) - exact**2) / 2
-        least, most = bounds(view, target, metric)
+        least, most = bounds_of_all(view, target[None], partial(bounds, target=target, metric=metric))
         assert (least <= exact).all()
         assert (exact <= most).all()
 
@@ -127,6 +137,6 @@ def test_bounds_leave_few_to_score(rng, monkeypatch):
 
 def test_bounds_are_narrow(minilm):
     view = View(minilm, center=True)
-    least, most = cosines(view, view.units(np.array([5, 2_000])))
+    least, most = bounds_of_all(view, view.units(np.array([5, 2_000])), cosines)
     named = np.setdiff1d(np.arange(len(minilm)), minilm.vocab.placeholders())
     assert (most - least)[:, named].max() < 1e-3

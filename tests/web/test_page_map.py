@@ -278,7 +278,10 @@ def test_ticks_of_tiny_numbers_need_no_inline_style(visit, odd_site):
 def test_what_is_too_small_for_a_map_is_said(visit, odd_site):
     page = visit(odd_site(np.zeros((6, 4))), view="map", color="cluster")
     page.wait_for_selector("#map .progress-line.error")
-    assert "No row of this table that a token names has a direction" in page.locator("#map .progress-line").inner_text()
+    assert (
+        "No row of this table that a token names has a direction"
+        in page.locator("#map .progress-line").inner_text()
+    )
     page = visit(odd_site(np.ones((5, 1))), view="map")
     assert page.locator("#map").inner_text() == (
         "A map needs two rows and two dimensions; this table is 5 × 1."

@@ -12,7 +12,7 @@ from tokenspace.geometry.compose import Resolved
 from tokenspace.geometry.cosine import unit_rows
 from tokenspace.geometry.rows import dots
 from tokenspace.geometry.scores import Bounds, Hit, best, bounds, check_k, cosines, exact_scores
-from tokenspace.geometry.transform import View, seen
+from tokenspace.geometry.transform import Products, View, seen
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table
 
@@ -58,20 +58,28 @@ def analogy(
     excluded = [i for word, _ in words for i in word.ids]
     if method == "3cosadd":
         target = unit_rows(unit_b - unit_a + unit_c)
-        within = bounds(view, target, "cosine")
-        return best(view, within, lambda ids: exact_scores(view, ids, target, "cosine"), k, excluded)
+        return best(
+            view,
+            target[None],
+            lambda block: bounds(block, target, "cosine"),
+            lambda ids: exact_scores(view, ids, target, "cosine"),
+            k,
+            excluded,
+        )
     targets = np.stack([unit_a, unit_b, unit_c])
-    least, most = cosines(view, targets)
-    within = Bounds(
-        _product(most[0], least[1], least[2]) * (1 - ROUNDING),
-        _product(least[0], most[1], most[2]) * (1 + ROUNDING),
-    )
+
+    def within(block: Products) -> Bounds:
+        least, most = cosines(block)
+        return Bounds(
+            _product(most[0], least[1], least[2]) * (1 - ROUNDING),
+            _product(least[0], most[1], most[2]) * (1 + ROUNDING),
+        )
 
     def score(ids: Int[Array, " N"]) -> Float[Array, " N"]:
         units = view.units(ids)
         return _product(*(np.clip(dots(units, unit), -1, 1) for unit in targets))
 
-    return best(view, within, score, k, excluded)
+    return best(view, targets, within, score, k, excluded)
 
 
 def _product(

@@ -46,7 +46,8 @@ def neighbors(
         target = unit_rows(target)
     return best(
         view,
-        bounds(view, target, metric),
+        target[None],
+        lambda block: bounds(block, target, metric),
         lambda ids: exact_scores(view, ids, target, metric),
         k,
         found.ids if exclude_query else (),

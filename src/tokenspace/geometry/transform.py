@@ -48,6 +48,19 @@ class Lengths(NamedTuple):
     reach: Float[Array, " V"]
 
 
+class Products(NamedTuple):
+    """Inner products (Q, N) of Q targets with the N rows from ``start`` on, and the rows' ``Lengths`` (N,).
+
+    A product is off by at most ``error`` times |target| times the row's reach.
+    """
+
+    start: int
+    near: Float[Array, "Q N"]
+    switched: Float[Array, " N"]
+    reach: Float[Array, " N"]
+    error: float
+
+
 @dataclass(frozen=True)
 class Transform:
     """What the switches do to a row: subtract ``mean`` (D,), then its parts along ``directions`` (n, D).
@@ -150,32 +163,36 @@ class View:
         for start, rows in self.blocks():
             yield start, unit_rows(rows)
 
-    def products(self, targets: Float[Array, "Q D"]) -> tuple[Float[Array, "Q V"], Lengths]:
-        """The inner product of each of ``targets`` with each row under the switches, and the rows' lengths.
+    def scan(self, targets: Float[Array, "Q D"], take: Callable[[Products], None]) -> None:
+        """Give ``take`` the inner products of ``targets`` with all rows under the switches, block by block.
 
-        One pass over the rows as they are stored: the switches turn the targets instead. A product is off by
-        at most ``error`` times |target| times the row's reach.
+        One pass over the rows as they are stored: the switches turn the targets instead.
         """
         with self._lock:  # whoever comes while rows are measured waits for the rest of it
             if self._lengths is None:
                 lengths = Lengths(*np.empty((2, len(self.table)), np.float32))
-                products = self._products(targets, self._measured(lengths))
+                self._multiply(targets, self._measured(lengths), lengths, take)
                 self._lengths = lengths
-                return products, lengths
-        return self._products(targets, unchecked_blocks(self.table)), self._lengths
+                return
+        self._multiply(targets, unchecked_blocks(self.table), self._lengths, take)
 
-    def _products(
-        self, targets: Float[Array, "Q D"], blocks: Iterator[tuple[int, Float[Array, "N D"]]]
-    ) -> Float[Array, "Q V"]:
-        turned = targets
-        for direction in self.transform.directions[::-1] if self.center else ():
-            turned = turned - dots(turned, direction)[:, None] * direction
-        products = np.empty((len(targets), len(self.table)), np.float32)
-        for start, rows in blocks:
-            np.matmul(turned, rows.T, out=products[:, start : start + len(rows)])
+    def _multiply(
+        self,
+        targets: Float[Array, "Q D"],
+        blocks: Iterator[tuple[int, Float[Array, "N D"]]],
+        lengths: Lengths,
+        take: Callable[[Products], None],
+    ) -> None:
+        turned, shift = targets, np.zeros(len(targets), np.float32)
         if self.center:
-            products -= (turned @ self.transform.mean)[:, None]
-        return products
+            for direction in self.transform.directions[::-1]:
+                turned = turned - dots(turned, direction)[:, None] * direction
+            shift = turned @ self.transform.mean
+        for start, rows in blocks:
+            part = slice(start, start + len(rows))
+            near = turned @ rows.T
+            near -= shift[:, None]
+            take(Products(start, near, lengths.switched[part], lengths.reach[part], self.error))
 
     @property
     def error(self) -> float:
