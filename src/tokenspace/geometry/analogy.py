@@ -13,7 +13,7 @@ from tokenspace.geometry.cosine import unit_rows
 from tokenspace.geometry.rows import dots
 from tokenspace.geometry.scores import Bounds, Hit, best, bounds, check_k, cosines, exact_scores
 from tokenspace.geometry.transform import Products, View, seen
-from tokenspace.shapes import Array, Float, Int
+from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
 
 EPSILON = np.float32(0.001)  # Levy & Goldberg 2014, §6
@@ -62,7 +62,7 @@ def analogy(
             view,
             target[None],
             lambda block: bounds(block, target, "cosine"),
-            lambda ids: exact_scores(view, ids, target, "cosine"),
+            lambda rows: exact_scores(rows, target, "cosine"),
             k,
             excluded,
         )
@@ -75,8 +75,8 @@ def analogy(
             _product(least[0], most[1], most[2]) * (1 + ROUNDING),
         )
 
-    def score(ids: Int[Array, " N"]) -> Float[Array, " N"]:
-        units = view.units(ids)
+    def score(rows: Float[Array, "N D"]) -> Float[Array, " N"]:
+        units = unit_rows(rows)
         return _product(*(np.clip(dots(units, unit), -1, 1) for unit in targets))
 
     return best(view, targets, within, score, k, excluded)

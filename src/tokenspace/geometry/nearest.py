@@ -7,12 +7,13 @@ from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 
-from tokenspace.geometry.scores import AT_ONCE, Metric, check_k, check_metric, exact_scores
+from tokenspace.geometry.scores import Metric, check_k, check_metric, exact_scores
 from tokenspace.geometry.transform import Progress, View, mean_row, seen
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table
 
+AT_ONCE = 2**22  # numbers of rows that are scored exactly at a time
 HELD = 1 << 30  # bytes of rows in float32 that more than one pass may keep
 QUERIES = 1_024  # rows that are asked about in one pass over the table
 SLACK = 8  # candidates beyond k: float32 products may exchange those that are all but equal
@@ -120,7 +121,7 @@ class _Search:
         step = max(1, AT_ONCE // targets.shape[1])
         for start in range(0, len(at), step):
             part = slice(start, start + step)
-            exact[part] = exact_scores(self._view, pool.ids[part], targets[at[part]], self._metric)
+            exact[part] = exact_scores(self._view.rows(pool.ids[part]), targets[at[part]], self._metric)
         order = np.lexsort((pool.ids, -exact, at))
         place = np.arange(len(at)) - pool.starts[at]
         kept = place < self.k

@@ -48,7 +48,7 @@ def neighbors(
         view,
         target[None],
         lambda block: bounds(block, target, metric),
-        lambda ids: exact_scores(view, ids, target, metric),
+        lambda rows: exact_scores(rows, target, metric),
         k,
         found.ids if exclude_query else (),
     )

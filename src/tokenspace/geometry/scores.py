@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from tokenspace.errors import ShapeError
-from tokenspace.geometry.cosine import SMALL
+from tokenspace.geometry.cosine import SMALL, unit_rows
 from tokenspace.geometry.rows import dots
 from tokenspace.geometry.transform import Products, View
 from tokenspace.shapes import Array, Float, Int
@@ -21,7 +21,6 @@ from tokenspace.shapes import Array, Float, Int
 Metric = Literal["cosine", "dot", "l2"]
 
 TINY = np.finfo(np.float32).tiny  # what products may be off by where they underflow
-AT_ONCE = 2**22  # numbers of rows that are scored exactly at a time
 
 
 class Hit(NamedTuple):
@@ -40,15 +39,14 @@ class Bounds(NamedTuple):
 
 
 def exact_scores(
-    view: View, ids: Int[Array, " N"], target: Float[Array, "*N D"], metric: Metric
+    rows: Float[Array, "N D"], target: Float[Array, "*N D"], metric: Metric
 ) -> Float[Array, " N"]:
-    """The exact scores of the rows ``ids`` against ``target``, one vector or one for each of them.
+    """The exact scores of ``rows`` against ``target``, one vector or one for each of them.
 
     For ``cosine`` the target has length 1 (or is zero), as ``unit_rows`` makes it.
     """
     if metric == "cosine":
-        return np.clip(dots(view.units(ids), target), -1, 1)
-    rows = view.rows(ids)
+        return np.clip(dots(unit_rows(rows), target), -1, 1)
     if metric == "dot":
         return dots(rows, target)
     apart = rows - target
@@ -85,24 +83,25 @@ def best(
     view: View,
     targets: Float[Array, "Q D"],
     within: Callable[[Products], Bounds],
-    score: Callable[[Int[Array, " N"]], Float[Array, " N"]],
+    score: Callable[[Float[Array, "N D"]], Float[Array, " N"]],
     k: int,
     excluded: Iterable[int],
 ) -> list[Hit]:
     """The ``k`` best rows that are neither ``excluded`` nor placeholders: by ``score``, then by id.
 
-    ``within`` bounds the scores of a block of rows by their products with ``targets``.
+    ``within`` bounds the scores of a block of rows by their products with ``targets``; ``score`` gives the
+    exact ones of rows under the view's switches.
     """
     vocab = view.table.vocab
-    candidates = _Candidates(k, np.union1d(list(excluded), vocab.placeholders()).astype(np.int64))
-    view.scan(targets, lambda block: candidates.offer(block.start, within(block)))
-    ids = candidates.ids
-    step = max(1, AT_ONCE // view.table.dim)
-    parts = [score(ids[start : start + step]) for start in range(0, len(ids), step)]
-    exact = np.concatenate(parts) if parts else np.empty(0, np.float32)
-    order = np.lexsort((ids, -exact))[:k]
-    found = zip(ids[order].tolist(), exact[order].tolist(), strict=True)
-    return [Hit(vocab[i], i, value) for i, value in found]
+    found = _Candidates(k, np.union1d(list(excluded), vocab.placeholders()).astype(np.int64))
+
+    def take(block: Products) -> None:
+        found.offer(block.start, within(block), lambda some: score(view.switched(block.rows[some])))
+
+    view.scan(targets, take)
+    order = np.lexsort((found.ids, -found.scores))[:k]
+    pairs = zip(found.ids[order].tolist(), found.scores[order].tolist(), strict=True)
+    return [Hit(vocab[i], i, value) for i, value in pairs]
 
 
 class _Candidates:
@@ -112,22 +111,29 @@ class _Candidates:
         self._k = k
         self._left_out = left_out
         self.ids = np.empty(0, np.int64)
+        self.scores = np.empty(0, np.float32)
         self._within = Bounds(np.empty(0, np.float32), np.empty(0, np.float32))
         self._floor = -np.inf  # k rows score this at least
 
-    def offer(self, start: int, within: Bounds) -> None:
-        """Take the rows from ``start`` on as candidates."""
+    def offer(
+        self, start: int, within: Bounds, score: Callable[[Int[Array, " N"]], Float[Array, " N"]]
+    ) -> None:
+        """Take the rows from ``start`` on as candidates; ``score`` gives the exact scores of some of them."""
         may = within.most >= self._floor
         first, last = np.searchsorted(self._left_out, (start, start + len(may)))
         may[self._left_out[first:last] - start] = False
-        self.ids = np.concatenate([self.ids, start + np.flatnonzero(may)])
-        self._within = Bounds(
-            *(np.concatenate([a, b[may]]) for a, b in zip(self._within, within, strict=True))
-        )
-        if len(self.ids) > self._k:
-            self._floor = np.partition(self._within.least, -self._k)[-self._k]
-            still = self._within.most >= self._floor
-            self.ids, self._within = self.ids[still], Bounds(*(side[still] for side in self._within))
+        new = np.flatnonzero(may)
+        if not new.size:
+            return
+        old = len(self.ids)
+        least, most = (np.append(a, b[new]) for a, b in zip(self._within, within, strict=True))
+        if len(least) > self._k:
+            self._floor = np.partition(least, -self._k)[-self._k]
+        still = most >= self._floor
+        new = new[still[old:]]
+        self.ids = np.append(self.ids[still[:old]], start + new)
+        self.scores = np.append(self.scores[still[:old]], score(new))
+        self._within = Bounds(least[still], most[still])
 
 
 def check_metric(metric: str) -> None:

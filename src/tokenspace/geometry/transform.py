@@ -49,12 +49,14 @@ class Lengths(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Inner products (Q, N) of Q targets with the N rows from ``start`` on, and the rows' ``Lengths`` (N,).
+    """Inner products (Q, N) of Q targets with the N ``rows`` (N, D) from ``start`` on, and ``Lengths`` (N,).
 
-    A product is off by at most ``error`` times |target| times the row's reach.
+    A product, which is one with the row under the switches, is off by at most ``error`` times |target| times
+    the row's reach. The ``rows`` are as they are stored; don't change or keep them.
     """
 
     start: int
+    rows: Float[Array, "N D"]
     near: Float[Array, "Q N"]
     switched: Float[Array, " N"]
     reach: Float[Array, " N"]
@@ -140,11 +142,15 @@ class View:
                 f"the vector of {found.word!r} holds a number of size {largest:.3g}; above {LARGEST:.0e} its "
                 "products leave float32: scale the table down"
             )
-        return found, self._switched(found.vector)
+        return found, self.switched(found.vector)
+
+    def switched(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
+        """``rows`` under the switches: new unless nothing changes."""
+        return self.transform(rows) if self.center else rows
 
     def rows(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes D"]:
         """The rows of ``ids`` under the switches."""
-        return self._switched(self.table.lookup(ids))
+        return self.switched(self.table.lookup(ids))
 
     def units(self, ids: Int[Array, "*axes"]) -> Float[Array, "*axes D"]:
         """The rows of ``ids`` under the switches, each scaled to length 1."""
@@ -156,7 +162,7 @@ class View:
         ``TableFormatError`` for NaN, infinity, or numbers whose products leave float32.
         """
         for start, rows in comparable_blocks(self.table):
-            yield start, self._switched(rows)
+            yield start, self.switched(rows)
 
     def unit_blocks(self) -> Iterator[tuple[int, Float[Array, "N D"]]]:
         """``blocks`` with each row scaled to length 1."""
@@ -192,7 +198,7 @@ class View:
             part = slice(start, start + len(rows))
             near = turned @ rows.T
             near -= shift[:, None]
-            take(Products(start, near, lengths.switched[part], lengths.reach[part], self.error))
+            take(Products(start, rows, near, lengths.switched[part], lengths.reach[part], self.error))
 
     @property
     def error(self) -> float:
@@ -208,14 +214,11 @@ class View:
             part = slice(start, start + len(rows))
             own = norms(rows)
             check_comparable(self.table, rows, start, own)
-            lengths.switched[part] = norms(self._switched(rows)) if self.center else own
+            lengths.switched[part] = norms(self.switched(rows)) if self.center else own
             lengths.reach[part] = own + mean
             small = np.flatnonzero(lengths.switched[part] < SMALL)
             lengths.reach[start + small[rows[small].any(axis=1) | (mean > 0)]] += SMALL
             yield start, rows
-
-    def _switched(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
-        return self.transform(rows) if self.center else rows
 
 
 def seen(table: Table | View, center: bool = False, remove: SupportsIndex = 0) -> View:
