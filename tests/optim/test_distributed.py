@@ -13,7 +13,11 @@ import torch
 def test_two_processes_keep_one_exact_table(tmp_path):
     script = Path(__file__).parent / "two_processes.py"
     done = subprocess.run(
-        [sys.executable, script, tmp_path], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-X", "faulthandler", script, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     between, from_dense = map(float, done.stdout.split())
