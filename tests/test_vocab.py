@@ -96,6 +96,7 @@ def test_find_prefers_the_form_that_begins_a_word(vocab, word, token):
 )
 def test_kinds(vocab, kinds):
     assert [vocab.kind(i) for i in range(len(vocab))] == kinds.split()
+    assert list(vocab.kinds()) == kinds.split()
 
 
 @pytest.mark.parametrize(

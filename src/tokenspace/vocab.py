@@ -229,10 +229,18 @@ class Vocab:
         >>> [llama.kind(i) for i in range(5)]
         ['special', 'byte', 'word-initial', 'continuation', 'unused']
         """
-        token = self[i]
+        return self._kind(self[i], i in self.special)
+
+    def kinds(self) -> Iterator[Kind]:
+        """The ``kind`` of each id, in order."""
+        special = set(self.special)
+        for i, token in enumerate(self):
+            yield self._kind(token, i in special)
+
+    def _kind(self, token: str, special: bool) -> Kind:
         if _UNUSED.fullmatch(token):
             return "unused"
-        if i in self.special:
+        if special:
             return "special"
         if _BYTE.fullmatch(token) or (self.encoding == "byte-level" and _is_lone_byte(token)):
             return "byte"

@@ -79,6 +79,7 @@ def test_blocks_give_what_one_block_gives(rng, monkeypatch):
     table = random_table(rng)
     whole = neighbors(table, "w7", k=299, remove=2)
     monkeypatch.setattr(sys.modules["tokenspace.geometry.rows"], "BLOCK", 60)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "AT_ONCE", 2)
     parts = neighbors(table, "w7", k=299, remove=2)
     assert [hit.id for hit in parts] == [hit.id for hit in whole]
 
@@ -132,6 +133,16 @@ def test_a_transform_leaves_what_it_is_given(rng):
     result = Transform.of(table, remove=2)(rows)
     np.testing.assert_array_equal(rows, table.weight[:5])
     assert np.abs(result @ Transform.of(table, remove=2).directions.T).max() < 1e-4
+
+
+@pytest.mark.parametrize("switches", [{"center": True}, {"remove": 2}], ids=["center", "remove"])
+def test_a_row_is_switched_the_same_alone_and_among_many(rng, switches):
+    rows = random_table(rng, rows=2_100).weight
+    transform = Transform.of(Table(rows, Vocab([f"w{i}" for i in range(len(rows))])), **switches)
+    whole = transform(rows)
+    for i in (0, 1_023, 1_024, 2_099):
+        np.testing.assert_array_equal(whole[i], transform(rows[i]))
+    assert np.abs(whole.mean(axis=0)).max() < 1e-5
 
 
 @pytest.mark.parametrize("remove", [-1, 12, True])

@@ -21,7 +21,7 @@ from tokenspace.geometry.rows import LARGEST, check_comparable, comparable_block
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table, check_table
 
-MULTIPLIED = 1_024  # rows by themselves at a time: they stay in the cache, and other threads wait less
+AT_ONCE = 1_024  # rows to compute with at a time: they stay in the cache, and other threads wait less
 Progress = Callable[[int, int], None]  # (done, total)
 
 
@@ -93,16 +93,20 @@ class Transform:
         raw = View(table)
         mean = mean_row(raw).astype(np.float32) if center or count else np.zeros(table.dim, np.float32)
         directions = principal(raw, count).directions if count else np.empty((0, table.dim))
-        return cls(mean, directions.astype(np.float32))
+        return cls(mean, directions.astype(np.float32, order="C"))
 
     def __call__(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
         """``rows`` or one vector, switched: new unless nothing changes. Equal rows stay equal to the bit."""
+        if not self.mean.any() and not len(self.directions):
+            return rows
         flat = rows.reshape(-1, rows.shape[-1])
-        if self.mean.any():
-            flat = flat - self.mean
-        for direction in self.directions:
-            flat = flat - dots(flat, direction)[:, None] * direction
-        return flat.reshape(rows.shape)
+        switched = np.empty(flat.shape, np.result_type(flat, self.mean))
+        for start in range(0, len(flat), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            some = np.subtract(flat[part], self.mean, out=switched[part])
+            for direction in self.directions:
+                some -= dots(some, direction)[:, None] * direction
+        return switched.reshape(rows.shape)
 
 
 class View:
@@ -259,8 +263,8 @@ def principal(view: View, n: int, center: bool = True, progress: Progress | None
     else:
         sums = np.zeros((table.dim, table.dim))
         for start, block in view.blocks():
-            for first in range(0, len(block), MULTIPLIED):
-                rows = block[first : first + MULTIPLIED] - mean
+            for first in range(0, len(block), AT_ONCE):
+                rows = block[first : first + AT_ONCE] - mean
                 sums += rows.T @ rows
             if progress is not None:
                 progress(start + len(block), len(table))

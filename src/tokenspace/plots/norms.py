@@ -54,8 +54,8 @@ class Norms:
         check_table(table)
         blocks = (rows.astype(np.float64) for _, rows in row_blocks(table))  # a square may pass float32
         lengths = np.concatenate([np.sqrt(dots(rows, rows)) for rows in blocks])
-        kinds = [KINDS.index(table.vocab.kind(i)) for i in range(len(table))]
-        return cls(lengths, np.array(kinds, np.uint8))
+        places = {kind: k for k, kind in enumerate(KINDS)}
+        return cls(lengths, np.array([places[kind] for kind in table.vocab.kinds()], np.uint8))
 
     def by_kind(self) -> dict[Kind, Float[Array, " rows"]]:
         """The lengths of each kind that the table has, in the order of KINDS."""

@@ -101,7 +101,8 @@ class Explorer:
         return cls(table, own, name, recipe, seed, note)
 
     def warm(self) -> None:
-        """Compute what the page and its first queries need, in a thread, before it is asked for.
+        """Compute what the page and its first queries need, in a thread, before it is asked for. The rows as
+        they are come last: whoever asks about them earlier computes what that takes in little time.
 
         What is wrong with a table is told to who asks.
         """
@@ -109,7 +110,7 @@ class Explorer:
         def read() -> None:
             with contextlib.suppress(TokenspaceError):
                 self.norms()
-                for center, remove in dict.fromkeys([(False, 0), (True, 0), (True, self._removed)]):
+                for center, remove in dict.fromkeys([(True, 0), (True, self._removed), (False, 0)]):
                     self.neighbors(0, 1, center=center, remove=remove)
 
         threading.Thread(target=read, name="tokenspace warm-up", daemon=True).start()
