@@ -130,7 +130,7 @@ def test_bounds_leave_few_to_score(rng, monkeypatch):
         scored.append(len(rows))
         return exact_scores(rows, target, metric)
 
-    monkeypatch.setattr(sys.modules["tokenspace.geometry.neighbors"], "exact_scores", counted)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.scores"], "exact_scores", counted)
     neighbors(table, 0, k=10, remove=2)
     assert 10 <= sum(scored) < 30
 

@@ -79,7 +79,7 @@ def test_blocks_give_what_one_block_gives(rng, monkeypatch):
     table = random_table(rng)
     whole = neighbors(table, "w7", k=299, remove=2)
     monkeypatch.setattr(sys.modules["tokenspace.geometry.rows"], "BLOCK", 60)
-    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "AT_ONCE", 2)
+    monkeypatch.setattr(sys.modules["tokenspace.geometry.transform"], "ROWS_AT_ONCE", 2)
     parts = neighbors(table, "w7", k=299, remove=2)
     assert [hit.id for hit in parts] == [hit.id for hit in whole]
 

@@ -11,7 +11,7 @@ from tokenspace.errors import ShapeError, VocabError
 from tokenspace.geometry.compose import Resolved
 from tokenspace.geometry.cosine import unit_rows
 from tokenspace.geometry.rows import dots
-from tokenspace.geometry.scores import Bounds, Hit, best, bounds, check_k, cosines, exact_scores
+from tokenspace.geometry.scores import Bounds, Hit, best, check_k, cosines, nearest_to
 from tokenspace.geometry.transform import Products, View, seen
 from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
@@ -57,15 +57,7 @@ def analogy(
     unit_a, unit_b, unit_c = (unit_rows(vector) for _, vector in words)
     excluded = [i for word, _ in words for i in word.ids]
     if method == "3cosadd":
-        target = unit_rows(unit_b - unit_a + unit_c)
-        return best(
-            view,
-            target[None],
-            lambda block: bounds(block, target, "cosine"),
-            lambda rows: exact_scores(rows, target, "cosine"),
-            k,
-            excluded,
-        )
+        return nearest_to(view, unit_b - unit_a + unit_c, "cosine", k, excluded)
     targets = np.stack([unit_a, unit_b, unit_c])
 
     def within(block: Products) -> Bounds:

@@ -13,7 +13,7 @@ from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table
 
-AT_ONCE = 2**22  # numbers of rows that are scored exactly at a time
+NUMBERS_AT_ONCE = 2**22  # of rows that are scored exactly
 HELD = 1 << 30  # bytes of rows in float32 that more than one pass may keep
 QUERIES = 1_024  # rows that are asked about in one pass over the table
 SLACK = 8  # candidates beyond k: float32 products may exchange those that are all but equal
@@ -118,7 +118,7 @@ class _Search:
         scores = np.full((len(targets), self.k), np.nan, np.float32)
         at = np.repeat(np.arange(len(targets)), np.diff(pool.starts))
         exact = np.empty(len(at), np.float32)
-        step = max(1, AT_ONCE // targets.shape[1])
+        step = max(1, NUMBERS_AT_ONCE // targets.shape[1])
         for start in range(0, len(at), step):
             part = slice(start, start + step)
             exact[part] = exact_scores(self._view.rows(pool.ids[part]), targets[at[part]], self._metric)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from tokenspace.geometry.cosine import unit_rows
-from tokenspace.geometry.scores import Hit, Metric, best, bounds, check_k, check_metric, exact_scores
+from tokenspace.geometry.scores import Hit, Metric, check_k, check_metric, nearest_to
 from tokenspace.geometry.transform import View, seen
 from tokenspace.shapes import ArrayLike
 from tokenspace.table import Table
@@ -42,13 +41,4 @@ def neighbors(
     check_k(k)
     view = seen(table, center, remove)
     found, target = view.vector(query)
-    if metric == "cosine":
-        target = unit_rows(target)
-    return best(
-        view,
-        target[None],
-        lambda block: bounds(block, target, metric),
-        lambda rows: exact_scores(rows, target, metric),
-        k,
-        found.ids if exclude_query else (),
-    )
+    return nearest_to(view, target, metric, k, found.ids if exclude_query else ())

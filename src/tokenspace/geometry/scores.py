@@ -79,6 +79,19 @@ def cosines(block: Products) -> Bounds:
     return Bounds(np.maximum(near - off, -1), np.minimum(near + off, 1))
 
 
+def nearest_to(
+    view: View, target: Float[Array, " D"], metric: Metric, k: int, excluded: Iterable[int]
+) -> list[Hit]:
+    """The ``best`` rows by their score against ``target``."""
+    if metric == "cosine":
+        target = unit_rows(target)
+
+    def within(block: Products) -> Bounds:
+        return bounds(block, target, metric)
+
+    return best(view, target[None], within, lambda rows: exact_scores(rows, target, metric), k, excluded)
+
+
 def best(
     view: View,
     targets: Float[Array, "Q D"],

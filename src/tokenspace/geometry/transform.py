@@ -21,7 +21,7 @@ from tokenspace.geometry.rows import LARGEST, check_comparable, comparable_block
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.table import Table, check_table
 
-AT_ONCE = 1_024  # rows to compute with at a time: they stay in the cache, and other threads wait less
+ROWS_AT_ONCE = 1_024  # that are computed with: they stay in the cache, and other threads wait less
 Progress = Callable[[int, int], None]  # (done, total)
 
 
@@ -90,10 +90,12 @@ class Transform:
                 f"a table of {len(table):,} × {table.dim:,} has at most {room:,} directions to remove, "
                 f"found {count:,}"
             )
-        raw = View(table)
-        mean = mean_row(raw).astype(np.float32) if center or count else np.zeros(table.dim, np.float32)
-        directions = principal(raw, count).directions if count else np.empty((0, table.dim))
-        return cls(mean, directions.astype(np.float32, order="C"))
+        mean, directions = np.zeros(table.dim), np.empty((0, table.dim))
+        if count:
+            mean, directions, *_ = principal(View(table), count)
+        elif center:
+            mean = mean_row(View(table))
+        return cls(mean.astype(np.float32), directions.astype(np.float32, order="C"))
 
     def __call__(self, rows: Float[Array, "*axes D"]) -> Float[Array, "*axes D"]:
         """``rows`` or one vector, switched: new unless nothing changes. Equal rows stay equal to the bit."""
@@ -101,8 +103,8 @@ class Transform:
             return rows
         flat = rows.reshape(-1, rows.shape[-1])
         switched = np.empty(flat.shape, np.result_type(flat, self.mean))
-        for start in range(0, len(flat), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
+        for start in range(0, len(flat), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
             some = np.subtract(flat[part], self.mean, out=switched[part])
             for direction in self.directions:
                 some -= dots(some, direction)[:, None] * direction
@@ -213,7 +215,7 @@ class View:
         return 2 * (self.table.dim + 8) * (1 + self.remove) * 2.0**-24
 
     def _measured(self, lengths: Lengths) -> Iterator[tuple[int, Float[Array, "N D"]]]:
-        """The rows as they are stored, checked; their lengths have been written when all were taken."""
+        """The rows as they are stored, checked; a block's lengths are written before it is yielded."""
         mean = float(np.linalg.norm(self.transform.mean.astype(np.float64)))
         for start, rows in unchecked_blocks(self.table):
             part = slice(start, start + len(rows))
@@ -263,8 +265,8 @@ def principal(view: View, n: int, center: bool = True, progress: Progress | None
     else:
         sums = np.zeros((table.dim, table.dim))
         for start, block in view.blocks():
-            for first in range(0, len(block), AT_ONCE):
-                rows = block[first : first + AT_ONCE] - mean
+            for first in range(0, len(block), ROWS_AT_ONCE):
+                rows = block[first : first + ROWS_AT_ONCE] - mean
                 sums += rows.T @ rows
             if progress is not None:
                 progress(start + len(block), len(table))
