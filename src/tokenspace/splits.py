@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tokenspace import formats
+from tokenspace.encoding_notes import AnyTokenizer
 from tokenspace.errors import TableFormatError, TokenspaceError, VocabError
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_files import MERGES_START, TOKENIZER_FILES
@@ -25,7 +26,7 @@ class Split(NamedTuple):
     added: list[str]
 
 
-def splits(text: str, named: Mapping[str, Tokenizer], pair: str | None = None) -> list[Split]:
+def splits(text: str, named: Mapping[str, AnyTokenizer], pair: str | None = None) -> list[Split]:
     """``text`` (with ``pair``, if there is one) split by each tokenizer, in their order.
 
     >>> words = Tokenizer.train_from_iterator(["the cat"])
@@ -76,7 +77,7 @@ def _is_plain_table(path: Path) -> bool:
         return file.read(len(MERGES_START)) != MERGES_START
 
 
-def _split(name: str, tokenizer: Tokenizer, text: str, pair: str | None) -> Split:
+def _split(name: str, tokenizer: AnyTokenizer, text: str, pair: str | None) -> Split:
     encoded = tokenizer.encode(text, pair)
     added = [token for token, by_it in zip(encoded.tokens, encoded.added, strict=True) if by_it]
     return Split(name, tokenizer.kind, encoded.tokens, encoded.ids.tolist(), added)

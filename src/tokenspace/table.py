@@ -13,6 +13,7 @@ from tokenspace.shapes import Array, ArrayLike, Float
 from tokenspace.subwords import Subwords
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.vocab import Vocab
+from tokenspace.word_lookup import WordLookup
 
 DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float16, ml_dtypes.bfloat16))
 
@@ -93,15 +94,21 @@ class Table:
         return f"Table({', '.join(parts)})"
 
 
-def tokenizer_of(table: Table) -> Tokenizer:
-    """The table's tokenizer; ``VocabError`` says how to go on without one."""
-    if table.tokenizer is None:
-        raise VocabError(
-            "this table has no tokenizer, so text can't become ids; ask for words (neighbors, similarity, "
-            "heatmap), or give it one that was made for its ids: table.tokenizer = ts.Tokenizer.load(FILE); "
-            'ts.save(table, "with.safetensors")'
-        )
-    return table.tokenizer
+def tokenizer_of(table: Table) -> Tokenizer | WordLookup:
+    """The table's tokenizer; without one, its tokens as words. ``VocabError`` if they are pieces, or if no
+    row has a token: text can't become ids then without the tokenizer that made them.
+    """
+    if table.tokenizer is not None:
+        return table.tokenizer
+    named = len(table.vocab.placeholders()) < len(table)
+    if table.vocab.encoding == "word" and named:
+        return WordLookup(table.vocab)
+    what = f"its tokens are {table.vocab.encoding} pieces" if named else "its rows have no tokens"
+    raise VocabError(
+        f"this table has no tokenizer, and {what}, so text can't become ids; ask for words (neighbors, "
+        "similarity, heatmap), or give it one that was made for its ids: "
+        'table.tokenizer = ts.Tokenizer.load(FILE); ts.save(table, "with.safetensors")'
+    )
 
 
 def check_table(table: object) -> None:

@@ -52,6 +52,25 @@ def legible(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def as_texts(texts: str | Iterable[str]) -> list[str]:
+    """Return one text or several as a list: a ``str`` is one text, not a list of its characters.
+
+    ``CorpusError`` for anything that is neither.
+
+    >>> as_texts("hi"), as_texts(["a cat", "hi"])
+    (['hi'], ['a cat', 'hi'])
+    """
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
+        raise CorpusError(f"a text (str) or a list of texts is needed, found {type(texts).__name__}")
+    found = list(texts)
+    for place, text in enumerate(found):
+        if not isinstance(text, str):
+            raise CorpusError(f"each text must be a str; the one at place {place:,} is {type(text).__name__}")
+    return found
+
+
 class Block(NamedTuple):
     """A part of a text, about a megabyte of UTF-8. ``ends_line``: False if its last line goes on."""
 

@@ -43,6 +43,18 @@ class Encoded:
     spans: list[tuple[int, int]]
     added: Int[Array, " T"]
 
+    def padded(self, length: int, pad_id: int, pad: str) -> Encoded:
+        """Return this text with the token ``pad`` at its end, up to ``length`` positions."""
+        missing = length - self.ids.size
+        return Encoded(
+            np.pad(self.ids, (0, missing), constant_values=pad_id),
+            self.tokens + [pad] * missing,
+            np.pad(self.segments, (0, missing)),
+            np.pad(self.mask, (0, missing)),
+            self.spans + [(0, 0)] * missing,
+            np.pad(self.added, (0, missing)),
+        )
+
 
 class Tokenizer:
     """Encodes text with a ``tokenizers.Tokenizer``, which ``inner`` gives; parsed when it is first used.
@@ -95,7 +107,7 @@ class Tokenizer:
     @classmethod
     def train_from_iterator(
         cls,
-        texts: Iterable[str],
+        texts: str | Iterable[str],
         kind: str = "word",
         vocab_size: int = 30_000,
         min_count: int = 1,
@@ -116,7 +128,8 @@ class Tokenizer:
         >>> tokenizer.encode("The dog sat").tokens
         ['the', '[UNK]', 'sat']
         """
-        return cls(tokenizer_training.train(texts, kind, vocab_size, min_count, lowercase))
+        several = [texts] if isinstance(texts, str) else texts  # a str is one text
+        return cls(tokenizer_training.train(several, kind, vocab_size, min_count, lowercase))
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -194,13 +207,15 @@ class Tokenizer:
         """One text, or two as the tokenizer joins them, with the special tokens that it adds."""
         return self._encoded(self._encode(text, pair))
 
-    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        """Several texts, each padded at its end to the longest: stack their ``ids`` for a (B, T) array."""
-        encoded = [self._encoded(self._encode(text)) for text in texts]
+    def encode_batch(self, texts: str | Iterable[str]) -> list[Encoded]:
+        """Several texts (a ``str`` is one), each padded at its end to the longest: stack their ``ids`` for a
+        (B, T) array.
+        """
+        encoded = [self._encoded(self._encode(text)) for text in text_files.as_texts(texts)]
         length = max((one.ids.size for one in encoded), default=0)
         pad_id = self.pad_id or 0  # without a padding token any id will do: the mask is 0 there
         pad = self.inner.id_to_token(pad_id) or placeholder(pad_id)
-        return [_padded(one, length, pad_id, pad) for one in encoded]
+        return [one.padded(length, pad_id, pad) for one in encoded]
 
     def pieces(self, word: str) -> list[int]:
         """The ids that ``word`` splits into, standing by itself, without special tokens."""
@@ -238,18 +253,6 @@ class _Lines:
 
     def __iter__(self) -> Iterator[str]:
         return text_files.lines(self._files)
-
-
-def _padded(one: Encoded, length: int, pad_id: int, pad: str) -> Encoded:
-    missing = length - one.ids.size
-    return Encoded(
-        np.pad(one.ids, (0, missing), constant_values=pad_id),
-        one.tokens + [pad] * missing,
-        np.pad(one.segments, (0, missing)),
-        np.pad(one.mask, (0, missing)),
-        one.spans + [(0, 0)] * missing,
-        np.pad(one.added, (0, missing)),
-    )
 
 
 def _plain(text: str) -> str:

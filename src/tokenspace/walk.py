@@ -10,23 +10,31 @@ in for the hidden state, which is said wherever it matters.
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from tokenspace import formats
-from tokenspace.errors import CheckpointError, CorpusError, TableFormatError, VocabError
-from tokenspace.geometry import cosine
+from tokenspace.encoding_notes import dropped_words, normalized_text, unknown_words
+from tokenspace.errors import CheckpointError, CorpusError, TableFormatError
 from tokenspace.models.open import Checkpoint, load_table, open_checkpoint
 from tokenspace.reference import Embedding, LMHead, TransformerInput
 from tokenspace.reference import recipes as layers
 from tokenspace.shapes import Array, Float, Int
+from tokenspace.shown import shown
 from tokenspace.table import Table, tokenizer_of
-from tokenspace.tokenizer import Encoded, Tokenizer
+from tokenspace.text import as_texts
+from tokenspace.tokenizer import Encoded
+from tokenspace.walk_gradient import Gradient, Inputs, MovedRow, descend
+from tokenspace.walk_predictions import Candidate, candidates, zero_rows
+
+__all__ = ["Candidate", "Gradient", "MovedRow", "Pipeline", "Token", "Walk"]
+
+MOST_DROPPED = 5  # words that an error names
 
 
 class Token(NamedTuple):
@@ -43,7 +51,8 @@ class Walk:
     """One text's way through the layer: each of ``steps`` is (T, D), in order, "output" last.
 
     ``mask`` is 0 where a position is padding. ``unknown`` are the words that the vocabulary lacks, whose ids
-    are the unknown token's.
+    are the unknown token's; ``dropped`` are those that became no token, where there is no unknown token.
+    ``normalized`` is the text as it was split, if the tokenizer changed it first (case, accents).
     """
 
     text: str
@@ -51,6 +60,8 @@ class Walk:
     steps: dict[str, Float[Array, "T D"]]
     mask: list[int]
     unknown: list[str]
+    dropped: list[str] = field(default_factory=list)
+    normalized: str | None = None
 
     @property
     def length(self) -> int:
@@ -61,47 +72,6 @@ class Walk:
     def output(self) -> Float[Array, "T D"]:
         """The transformer's input."""
         return self.steps["output"]
-
-
-class Candidate(NamedTuple):
-    """A token that a head proposes, with its logit and its share of the softmax."""
-
-    token: str
-    id: int
-    logit: float
-    probability: float
-
-
-class MovedRow(NamedTuple):
-    """What one step of descent does to a row that the text used, through the lookup.
-
-    ``gradient`` is the Euclidean length of the row's gradient, summed over ``positions``; ``cosine`` compares
-    the row before and after the step.
-    """
-
-    token: str
-    id: int
-    positions: list[int]
-    gradient: float
-    cosine: float
-
-
-@dataclass(frozen=True)
-class Gradient:
-    """One step of descent on the mean cross entropy (nats) of each next token.
-
-    ``rows_moved`` of ``rows_in_table`` moved through the lookup: the tokens used. ``rows_moved_by_head`` is
-    how many the same step moves through a tied head, where every token is scored. ``by_position`` (T, D) is
-    what each position hands to its token's row: a row's gradient is their sum. Padding hands nothing.
-    """
-
-    loss: float
-    learning_rate: float
-    rows: list[MovedRow]
-    rows_moved: int
-    rows_moved_by_head: int
-    rows_in_table: int
-    by_position: Float[Array, "T D"] = field(compare=False, repr=False)
 
 
 class Pipeline:
@@ -120,7 +90,7 @@ class Pipeline:
         checkpoint: Checkpoint | None = None,
     ):
         self.table = table
-        self.tokenizer: Tokenizer = tokenizer_of(table)
+        self.tokenizer = tokenizer_of(table)
         self.layer = layer
         self.recipe = recipe
         self.untrained = tuple(untrained)
@@ -147,12 +117,6 @@ class Pipeline:
             layer = layers.from_checkpoint(checkpoint)
             return cls(load_table(place), layer, family.name, checkpoint=checkpoint)
         table = formats.load(place)
-        if table.tokenizer is None and formats.sniff(place) == "static-embedding":
-            raise VocabError(
-                f"{place} was saved without a tokenizer: the one in it, made for other programs, drops what "
-                "is no word of the table; to use that all the same: "
-                f'table.tokenizer = ts.Tokenizer.load({str(place)!r}); ts.save(table, "with.safetensors")'
-            )
         return cls.under(table, recipe or "original", seed)
 
     @classmethod
@@ -163,11 +127,13 @@ class Pipeline:
         drawn = [name for name, part in parts.items() if isinstance(part, Embedding)]
         return cls(table, layer, recipe, drawn)
 
-    def walk(self, texts: Sequence[str], pair: str | None = None) -> list[Walk]:
+    def walk(self, texts: str | Iterable[str], pair: str | None = None) -> list[Walk]:
         """Take ``texts`` through the layer as one batch, padded to its longest; or one text and its ``pair``.
+        A ``str`` is one text.
 
         ``CorpusError`` if a text holds no token, ``TableFormatError`` if a number is NaN or infinite.
         """
+        texts = as_texts(texts)
         for text in [*texts, *([] if pair is None else [pair])]:
             if not text.strip():
                 raise CorpusError("a text is empty, so it has no tokens; give at least one word")
@@ -175,8 +141,11 @@ class Pipeline:
             encoded = self.tokenizer.encode_batch(texts)
         else:
             encoded = [self.tokenizer.encode(text, pair) for text in texts]
-        if not encoded or not encoded[0].ids.size:
+        if not encoded:
             raise CorpusError("the text has no tokens; give at least one word")
+        for text, one in zip(texts, encoded, strict=True):
+            if not one.mask.any():
+                raise CorpusError(self._without_tokens(text, one))
         ids = np.stack([one.ids for one in encoded])
         mask = np.stack([one.mask for one in encoded])
         segments = np.stack([one.segments for one in encoded])
@@ -198,14 +167,20 @@ class Pipeline:
             Walk(
                 text,
                 [
-                    Token(*row)
-                    for row in zip(
-                        one.tokens, ids[b].tolist(), positions[b].tolist(), segments[b].tolist(), strict=True
+                    Token(token, *row)
+                    for token, *row in zip(
+                        self._spelled(one),
+                        ids[b].tolist(),
+                        positions[b].tolist(),
+                        segments[b].tolist(),
+                        strict=True,
                     )
                 ],
                 {name: values[b] for name, values in steps.items()},
                 mask[b].tolist(),
                 self._unknown(text, pair, one),
+                self._dropped(text, pair, one),
+                normalized_text(self.tokenizer, text),
             )
             for b, (text, one) in enumerate(zip(texts, encoded, strict=True))
         ]
@@ -224,111 +199,112 @@ class Pipeline:
                     f"at batch {b}, position {t}; the rows that it reads are damaged or too large"
                 )
 
+    def _spelled(self, one: Encoded) -> list[str]:
+        """The tokens as the vocabulary spells them; a tokenizer may mark where words end."""
+        tokens = zip(one.ids.tolist(), one.tokens, one.mask, strict=True)
+        return [self.table.vocab[i] if real else token for i, token, real in tokens]
+
     def _unknown(self, text: str, pair: str | None, one: Encoded) -> list[str]:
-        words = []
-        for i, segment, (start, end) in zip(one.ids, one.segments, one.spans, strict=True):
-            if i == self.tokenizer.unk_id and end > start:
-                words.append((pair if pair is not None and segment else text)[start:end])
-        return words
+        unknown = unknown_words(self.tokenizer, text, one)
+        return unknown if pair is None else unknown + unknown_words(self.tokenizer, pair, one, segment=1)
+
+    def _dropped(self, text: str, pair: str | None, one: Encoded) -> list[str]:
+        dropped = dropped_words(text, one)
+        return dropped if pair is None else dropped + dropped_words(pair, one, segment=1)
+
+    def _without_tokens(self, text: str, one: Encoded) -> str:
+        dropped = list(dict.fromkeys(dropped_words(text, one)))
+        named = ", ".join(shown(word) for word in dropped[:MOST_DROPPED])
+        more = ", …" if len(dropped) > MOST_DROPPED else ""
+        if not named:
+            return "a text has no tokens; give at least one word"
+        return f"no word of a text is in the vocabulary: {named}{more}; give at least one that is"
 
     def head(self) -> LMHead:
-        """A checkpoint's own head; else over the table's output rows if it has them (skip-gram's contexts),
-        else tied. ``ShapeError`` if the head takes another width than the layer gives, for want of a body.
+        """The head that scores: a checkpoint's own, else one over the table's output rows if it has them
+        (skip-gram's contexts), else one tied to the table; see ``no_head`` for a checkpoint without one.
         """
         if self._checkpoint is not None:
-            with contextlib.suppress(CheckpointError):  # saved without its head, or parts of it
+            with contextlib.suppress(CheckpointError):  # ``no_head`` says so
                 return layers.head_from_checkpoint(self._checkpoint, self.layer.token)
         return LMHead(self.layer.token) if self.table.output is None else LMHead.untied(self.table.output)
+
+    @cached_property
+    def no_head(self) -> str | None:
+        """The reason why this checkpoint's head can't be used and another one stands in; None if it can be,
+        or there is no checkpoint.
+        """
+        if self._checkpoint is None:
+            return None
+        try:
+            layers.head_from_checkpoint(self._checkpoint, self.layer.token)
+        except CheckpointError as error:
+            return str(error)
+        return None
+
+    @property
+    def hidden_step(self) -> Literal["lookup", "output"]:
+        """The step whose vectors are scored. The context rows of skip-gram were trained against the looked-up
+        rows themselves, so for them that is "lookup"; else it is "output", the transformer's input.
+        """
+        return "lookup" if self._checkpoint is None and _has_context_rows(self.table) else "output"
+
+    @property
+    def scoring_rows(self) -> Literal["table", "output", "head"]:
+        """Which rows the head scores with: the table's own, its output rows, or the checkpoint's head."""
+        if self.head().embedding is self.layer.token:
+            return "table"
+        return "output" if self._checkpoint is None or self.no_head else "head"
+
+    @cached_property
+    def untrained_rows(self) -> Int[Array, " rows"]:
+        """The ids of the head's rows of zeros: never trained, so ``predict`` leaves them out."""
+        return zero_rows(self.head().weight)
 
     def predict(self, walk: Walk, k: int = 5) -> list[list[Candidate]]:
         """For each token, the ``k`` tokens that the head scores highest: hidden @ E.T, then softmax.
 
-        Padding predicts nothing. ``TableFormatError`` if a score is NaN or infinite.
+        The vectors of ``hidden_step`` are scored; ``untrained_rows`` have no share. Padding predicts nothing.
+        ``ShapeError`` if the head takes another width than the layer gives, for want of a body;
+        ``TableFormatError`` if a score is NaN or infinite, or no row was trained.
         """
-        head = self.head()
-        return [self._best(head.forward(hidden), k) for hidden in walk.output[: walk.length]]
-
-    def _best(self, logits: Float[Array, " V"], k: int) -> list[Candidate]:
-        if not np.isfinite(logits).all():
-            raise TableFormatError("the head's scores hold NaN or infinity: its rows do, or are too large")
-        shares = np.exp(logits - logits.max())
-        shares /= shares.sum()
-        kth = np.partition(logits, -k)[-k] if k < logits.size else -np.inf
-        ids = np.flatnonzero(logits >= kth)  # all that tie for the last place, so that the id decides
-        best = ids[np.argsort(-logits[ids], kind="stable")][:k].tolist()
-        return [Candidate(self.table.vocab[i], i, float(logits[i]), float(shares[i])) for i in best]
+        hidden = walk.steps[self.hidden_step][: walk.length].astype(np.float64)
+        return candidates(self.head(), hidden, self.table.vocab, k, self.untrained_rows)
 
     def gradient(self, walk: Walk, learning_rate: float = 0.1) -> Gradient:
         """One step of plain gradient descent on the table, so that each token better predicts the next.
 
-        ``CorpusError`` for a text of one token, which has no next one.
+        A tied table has two gradients, which add up: from the rows that were read and from the rows that were
+        scored. The vectors of ``hidden_step`` are scored. ``CorpusError`` for a text of one token, which has
+        no next one; ``ShapeError`` and ``TableFormatError`` as for ``predict``.
+
+        >>> pipeline = Pipeline.open("wordnet")
+        >>> the, cat, sat = pipeline.gradient(pipeline.walk("The cat sat the cat")[0]).rows
+        >>> cat.token, round(cat.gradient_lookup, 2), round(cat.gradient_head, 2), round(cat.gradient, 2)
+        ('cat', 13.14, 24.23, 24.14)
         """
         if walk.length < 2:
             raise CorpusError("a gradient needs a next token to predict; give a text of at least two tokens")
-        tokens = walk.tokens[: walk.length]
         ids, positions, segments = (
-            np.array([[getattr(token, name) for token in tokens]]) for name in ("id", "position", "segment")
+            np.array([[getattr(token, name) for token in walk.tokens[: walk.length]]])
+            for name in ("id", "position", "segment")
         )
-        output = self.layer.forward(
-            ids,
-            segment_ids=None if self.layer.segment is None else segments,
-            position_ids=positions,
-            extra_ids=self._extra_ids(ids),
-        )
-        labels = np.append(ids[:, 1:], [[-100]], axis=1)  # the last token has no next one: ignored
-
-        head = self.head()
-        self.layer.zero_gradient()
-        loss = head.loss(output, labels)
-        d_output = head.backward()
-        scored = _rows_moved(self.layer.gradients().get("token.weight"))  # tied: the head's part
-        self.layer.zero_gradient()
-        self.layer.backward(d_output)
-        d_weight = self.layer.gradients()["token.weight"]
-        self.layer.zero_gradient()
-        used = list(dict.fromkeys(ids[0].tolist()))
-        before = self.table.lookup(used)
-        after = before - learning_rate * d_weight[used]
-        rows = [
-            MovedRow(
-                self.table.vocab[i],
-                i,
-                np.flatnonzero(ids[0] == i).tolist(),
-                float(np.linalg.norm(d_weight[i])),
-                float(cosine(before[n], after[n])),
-            )
-            for n, i in enumerate(used)
-        ]
-        by_position = self._by_position(ids, positions, segments, d_output)
-        return Gradient(
-            float(loss), learning_rate, rows, _rows_moved(d_weight), scored, len(self.table), by_position
-        )
-
-    def _by_position(
-        self,
-        ids: Int[Array, "1 T"],
-        positions: Int[Array, "1 T"],
-        segments: Int[Array, "1 T"],
-        d_output: Float[Array, "1 T D"],
-    ) -> Float[Array, "T D"]:
-        """The gradient (1, T, D) back through a copy of the layer whose table has a row for each position, so
-        that none is summed with another.
-        """
-        token = self.layer.token
-        apart = copy.copy(self.layer)
-        apart.token = Embedding.from_weight(self.table.lookup(ids[0]), scale=token.scale)
-        apart.zero_gradient()
-        apart.forward(
-            np.arange(ids.shape[1])[None],
-            segment_ids=None if self.layer.segment is None else segments,
-            position_ids=positions,
-            extra_ids=self._extra_ids(ids),
-        )
-        apart.backward(d_output)
-        rows = apart.gradients()["token.weight"]
-        apart.zero_gradient()  # the other parts are the layer's own
-        return np.where((ids[0] == token.padding_id)[:, None], np.float32(0), rows)
+        layer = self.layer
+        if self.hidden_step == "lookup":
+            token = layer.token
+            layer = TransformerInput(Embedding.from_weight(token.weight, padding_id=token.padding_id))
+        extras = {name: np.zeros_like(ids) for name in layer.extras}
+        inputs = Inputs(ids, positions, None if layer.segment is None else segments, extras)
+        return descend(layer, self.head(), inputs, self.table.vocab, learning_rate)
 
 
-def _rows_moved(gradient: Float[Array, "V D"] | None) -> int:
-    return 0 if gradient is None else int((gradient != 0).any(axis=1).sum())
+def _has_context_rows(table: Table) -> bool:
+    """Return whether the output rows are skip-gram's contexts, rather than a language model's head."""
+    if table.output is None:
+        return False
+    made = table.provenance
+    if isinstance(made.get("objective"), str):
+        return made["objective"].startswith("skip-gram")
+    read_from = made.get("read_from")
+    kind = read_from.get("format") if isinstance(read_from, dict) else None
+    return kind != "gguf" and made.get("made_by") != "a model's checkpoint"

@@ -7,6 +7,8 @@ from typing import Any
 from tokenspace.shown import number
 from tokenspace.walk import Gradient, Pipeline, Walk
 
+MOST_NAMED = 5  # untrained rows
+
 
 def walk_document(pipeline: Pipeline, walk: Walk, in_batch: bool = False) -> dict[str, Any]:
     """A text's tokens, and the numbers of each step by name, in order; in a batch also which are padding."""
@@ -31,11 +33,24 @@ def predictions_document(pipeline: Pipeline, walk: Walk) -> list[list[dict[str, 
     ]
 
 
+def scoring_document(pipeline: Pipeline) -> dict[str, Any]:
+    """How predictions are scored: which vectors, against which rows, and which rows have no share."""
+    untrained = pipeline.untrained_rows
+    return {
+        "hidden": pipeline.hidden_step,
+        "rows": pipeline.scoring_rows,
+        "untrained": {
+            "rows": len(untrained),
+            "first": [pipeline.table.vocab[i] for i in untrained[:MOST_NAMED]],
+        },
+    }
+
+
 def gradient_document(gradient: Gradient) -> dict[str, Any]:
     """One step of descent: its loss, and the rows that it moves."""
+    lengths = ("gradient_lookup", "gradient_head", "gradient", "cosine")
     rows = [
-        {**row._asdict(), "gradient": number(row.gradient), "cosine": number(row.cosine)}
-        for row in gradient.rows
+        {**row._asdict(), **{name: number(getattr(row, name)) for name in lengths}} for row in gradient.rows
     ]
     return {
         "loss": number(gradient.loss),

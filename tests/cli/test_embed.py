@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -109,6 +110,76 @@ def test_predictions_and_gradient_in_json():
     assert (gradient["rows_moved"], gradient["rows_in_table"]) == (3, 33_003)
     the = gradient["rows"][0]
     assert (the["token"], the["positions"]) == ("the", [0, 3])
+    assert (the["gradient_lookup"], the["gradient_head"]) == pytest.approx((19.46, 4.624), rel=1e-3)
+    assert (the["gradient"], the["cosine"]) == pytest.approx((19.36, 0.6198), rel=1e-3)
+    assert document["scoring"] == {
+        "hidden": "output",
+        "rows": "table",
+        "untrained": {"rows": 3, "first": ["[PAD]", "[UNK]", "[SEP]"]},
+    }
+
+
+def test_the_gradient_of_a_tied_table_in_the_terminal():
+    lines = run("embed", "The cat sat the cat", "--gradient").stdout.splitlines()[-6:]
+    assert (
+        lines[0]
+        .strip()
+        .startswith("guessing costs ln 33,003 = 10.4; here an input (10 times its row) scores")
+    )
+    assert lines[1].split()[:6] == ["lookup", "+", "head", "=", "total", "cosine"]
+    rows = {line.split()[0]: line.split()[1:5] for line in lines[2:5]}
+    assert rows["cat"][2:] == ["24.14", "0.8945"]
+    assert rows["sat"][2:] == ["18.41", "0.8208"]
+    assert rows["the"][2:] == ["24.26", "0.5073"]
+    assert "the last: no next token" in run("embed", "the dog", "--gradient").stdout
+
+
+def test_a_table_that_train_made_proposes_words(tmp_path):
+    (tmp_path / "n.txt").write_text("the cat chased the dog\nthe dog chased the cat\n" * 100)
+    table = str(tmp_path / "n.safetensors")
+    run("train", str(tmp_path / "n.txt"), "-o", table, "--threads", "1", "--dim", "16", "--epochs", "5")
+    shown = run("embed", "the cat", "--predict", "-t", table).stdout
+    heading, *rows, left_out = shown.splitlines()[-4:]
+    assert "E[id] @ the table's own output rows, as skip-gram was trained" in heading
+    assert all("[" not in row for row in rows)
+    assert left_out == "  left out: 3 rows of zeros, never trained (id 0, 1, 2)"
+    (document,) = documents("embed", "the cat", "--predict", "-t", table)
+    assert document["scoring"]["hidden"] == "lookup"
+
+
+def test_a_change_of_the_text_is_said_where_it_happens():
+    lines = run("embed", "The cat The dog").stdout.splitlines()
+    assert lines[1] == "normalized the cat the dog"
+    assert lines[2].strip().startswith("The → the: changed by the tokenizer")
+    assert "normalized" not in run("embed", "the cat").stdout
+
+
+@pytest.mark.parametrize("name", ["toy.vec", "toy.txt", "toy.safetensors", "toy/"])
+def test_a_table_of_words_is_walked_by_words(name, tmp_path):
+    rows = np.arange(1, 21, dtype=np.float32).reshape(5, 4) / 10
+    ts.save(ts.Table(rows, ts.Vocab(["a", "cat", "sat", "on", "mat"])), f"{tmp_path}/{name}")
+    place = str(tmp_path / name)
+    result = run("embed", "The cat sat on a mat.", "-t", place, "--json")
+    tokens = [token["token"] for token in json.loads(result.stdout)["tokens"]]
+    assert tokens == ["cat", "sat", "on", "a", "mat"]
+    left_out = "is not in the vocabulary, which has no unknown token: left out"
+    assert result.stderr.splitlines() == [f"The {left_out}", f". {left_out}"]
+    assert "cat" in run("heatmap", "--text", "the cat", "-t", place).stdout
+    refused = CliRunner().invoke(main, ["embed", "zebra", "-t", place])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "no word of a text is in the vocabulary: zebra" in refused.stderr
+
+
+def test_a_checkpoint_saved_without_its_head_says_what_scores(small_checkpoint, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(small_checkpoint("gpt2").folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    tokenizer = ts.Tokenizer.train_from_iterator(["the cat and the dog sat"])
+    (folder / "tokenizer.json").write_text(tokenizer.to_json())
+    shown = run("embed", "the cat", "--predict", "-t", str(folder)).stdout
+    assert "hidden @ E.T, the same table in place of a head" in shown
+    assert "holds no head" in shown
 
 
 def test_predictions_and_gradient_in_the_terminal():

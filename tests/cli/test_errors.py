@@ -61,7 +61,7 @@ def folder(tmp_path):
         (["embed", "  \t "], "a text is empty"),
         (["embed", "the", "--pair", ""], "a text is empty"),
         (["embed", "the cat", "-t", "rows.safetensors"], "weight has 3 rows"),
-        (["embed", "a b", "-t", "nan.safetensors"], "has no tokenizer"),
+        (["embed", "a b", "-t", "nan.safetensors"], "'lookup' gives NaN or infinity for token 'a'"),
         (["embed", "cat", "--gradient"], "at least two tokens"),
         (["embed", "the " * 600, "--recipe", "bert"], "600 positions are needed"),
         (["embed", "cat", "--split", "nothing"], "no tokenizer at nothing"),

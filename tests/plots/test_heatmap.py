@@ -156,8 +156,9 @@ def test_what_can_not_be_drawn(minilm):
         Heatmap.of(small, ["t0"])
     with pytest.raises(TokenIdError):
         Heatmap.of(small, [2])
+    pieces = ts.Table(small.weight, ts.Vocab(["##a", "##b"], encoding="wordpiece"))
     with pytest.raises(VocabError, match=r"no tokenizer.*; ask for words"):
-        Heatmap.of_text(small, "t0")
+        Heatmap.of_text(pieces, "a")
     with pytest.raises(CorpusError, match="no tokens"):
         Heatmap.of_text(minilm, " ")
     for arguments in ({}, {"queries": ["t1"], "text": "t1"}):

@@ -76,8 +76,8 @@ def odd_site():
     """``odd_site(rows)`` serves a table of those rows, whose tokens are t0, t1, ... unless they are given."""
     with contextlib.ExitStack() as stack:
 
-        def serve(rows, tokens=None):
-            vocab = ts.Vocab(tokens or [f"t{i}" for i in range(len(rows))], encoding="word")
+        def serve(rows, tokens=None, encoding="word"):
+            vocab = ts.Vocab(tokens or [f"t{i}" for i in range(len(rows))], encoding=encoding)
             table = ts.Table(rows.astype(np.float32), vocab)
             return Site(stack.enter_context(serving(Explorer(table))), table)
 

@@ -30,6 +30,12 @@ def table(dim: int = 8, seed: int = 0) -> ts.Table:
     return ts.Table(rows, ts.Vocab(tokens, encoding="word"))
 
 
+def pieces(dim: int = 8, seed: int = 0) -> ts.Table:
+    """The same rows, of pieces whose tokenizer is missing: no text can walk through them."""
+    whole = table(dim, seed)
+    return ts.Table(whole.weight, ts.Vocab(list(whole.vocab), encoding="byte-level"))
+
+
 def walking_table(dim: int = 6) -> ts.Table:
     """A small table with a tokenizer."""
     tokenizer = Tokenizer.train_from_iterator(["the cat and the dog sat on the mat"])

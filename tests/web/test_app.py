@@ -280,7 +280,7 @@ def test_bodies_are_refused(port):
         ("heatmap?" + "q=king&" * 1_001, "more than 1,000"),
         ("complete", "prefix is missing"),
         ("walk", "text is missing"),
-        ("walk?text=king", "no tokenizer"),
+        ("walk?text=zebra", "no word of a text is in the vocabulary: zebra"),
         ("map?method=mds", "projection (method) 'mds' is not known; allowed: pca, tsne, umap"),
         ("map?dims=7", "dimensions (dims) must be 2 or 3, found 7"),
         ("map?seed=4294967296", "seed must be from 0 to 4,294,967,295, found 4,294,967,296"),

@@ -72,7 +72,8 @@ def test_a_checkpoint_is_opened_with_its_own_layer(minilm_folder):
     assert Explorer.open(minilm_folder, "gpt2").facts()["recipe"] == "gpt2"
 
 
-def test_a_table_without_a_tokenizer_says_why_it_has_no_walk(odd):
+def test_a_table_without_a_tokenizer_says_why_it_has_no_walk():
+    odd = Explorer(hostile.pieces())
     facts = odd.facts()
     assert (facts["tokenizer"], facts["recipe"], facts["recipes"], facts["pairs"]) == (None, None, [], False)
     assert "no tokenizer" in facts["walk"]

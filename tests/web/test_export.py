@@ -304,7 +304,7 @@ def test_rows_that_float16_cant_hold_are_left_out(table, tmp_path):
 
 
 def test_a_table_without_a_tokenizer_has_no_walks(opened):
-    page, _, _, path = opened(hostile.table())
+    page, _, _, path = opened(hostile.pieces())
     assert "no tokenizer" in ask(page, "table")["walk"]
     assert page.locator("#map").is_visible()
     page.goto(f"{path.as_uri()}?view=walk")

@@ -249,8 +249,12 @@ def test_what_an_address_asks_wrongly_is_said_and_put_right(visit, small_site):
     assert "Color 'shape' is not known; allowed: kind, cluster, norm, honesty; showing" in told
     assert "Id must be from 0 to 1,999, found 'x'; showing no token chosen." in told
     assert page.url.endswith("?view=map")
-    page = visit(small_site, view="plan")
-    page.wait_for_function(READY)  # it has no tokenizer: the map is what it can show
+
+
+def test_an_unknown_view_of_a_table_without_a_walk_shows_the_map(visit, odd_site):
+    pieces = odd_site(np.eye(4), ["▁the", "▁cat", "▁sat", "s"], "sentencepiece")
+    page = visit(pieces, view="plan")
+    page.wait_for_function(READY)  # its tokenizer is missing: the map is what it can show
     assert (
         page.locator("#message").inner_text()
         == "View 'plan' is not known; allowed: walk, map, query; showing map."
@@ -258,8 +262,8 @@ def test_what_an_address_asks_wrongly_is_said_and_put_right(visit, small_site):
     assert page.url.endswith("?view=map")
 
 
-def test_a_table_without_a_walk_opens_on_its_map(visit, small_site):
-    page = visit(small_site)
+def test_a_table_without_a_walk_opens_on_its_map(visit, odd_site):
+    page = visit(odd_site(np.eye(4), ["▁the", "▁cat", "▁sat", "s"], "sentencepiece"))
     page.wait_for_function(READY)
     assert page.title().startswith("Map – ")
     page.get_by_role("navigation").get_by_role("link", name="Walk").click()

@@ -5,7 +5,12 @@ import tokenspace as ts
 from tokenspace.errors import CheckpointError, CorpusError, VocabError
 from tokenspace.reference import LMHead
 from tokenspace.walk import Pipeline
-from tokenspace.walk_document import gradient_document, predictions_document, walk_document
+from tokenspace.walk_document import (
+    gradient_document,
+    predictions_document,
+    scoring_document,
+    walk_document,
+)
 from tokenspace.web.walks import Walks
 
 from . import hostile
@@ -29,6 +34,8 @@ def test_the_document_is_that_of_embed(table):
         assert {name: found["gradient"][name] for name in gradient} == gradient
         assert found["left_out"] == {}
         assert np.shape(found["gradient"]["by_position"]) == (3, 6)
+        assert np.shape(found["gradient"]["by_head"]) == (2, 6)
+        assert found["scoring"] == scoring_document(pipeline)
 
 
 def test_what_a_layer_has_is_said(table):
@@ -39,6 +46,9 @@ def test_what_a_layer_has_is_said(table):
     assert (original["untrained"], bert["untrained"]) == ([], ["position", "segment"])
     assert (original["dropout"], original["tied"]) == (0.1, True)
     assert walks.document("the zebra")["unknown"] == ["zebra"]
+    assert (original["dropped"], original["normalized"]) == ([], None)
+    assert walks.document("The cat")["normalized"] == "the cat"
+    assert (original["hidden"], original["no_head"]) == ("output", None)
 
 
 def test_what_a_head_does_besides_its_product_is_said(table):
@@ -62,7 +72,9 @@ def test_what_a_head_does_besides_its_product_is_said(table):
 
 def test_an_untied_head_is_said(table):
     untied = ts.Table(table.weight, table.vocab, table.tokenizer, output=table.weight + 1)
-    assert Walks(untied).document("the cat")["tied"] is False
+    found = Walks(untied).document("the cat", predict=True)
+    assert (found["tied"], found["hidden"]) == (False, "lookup")  # skip-gram's contexts
+    assert found["scoring"]["rows"] == "output"
 
 
 def test_a_pair_gets_the_recipe_that_has_segments(table):
@@ -112,7 +124,7 @@ def test_a_wide_table_walks_fewer_tokens(table):
 
 
 def test_a_table_without_a_tokenizer_has_no_walk():
-    walks = Walks(hostile.table())
+    walks = Walks(hostile.pieces())
     assert walks.recipes == []
     with pytest.raises(VocabError, match="no tokenizer"):
         walks.document("king")

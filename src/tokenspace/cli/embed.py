@@ -9,6 +9,7 @@ import click
 from tokenspace.cli.console import echo_json, json_option, note, shown, table_option, texts
 
 if TYPE_CHECKING:
+    from tokenspace.encoding_notes import AnyTokenizer
     from tokenspace.walk import Pipeline, Walk
 
 
@@ -38,7 +39,11 @@ if TYPE_CHECKING:
     "Repeatable.",
 )
 @click.option("--predict", is_flag=True, help="Score every token: hidden @ E.T, without a body between.")
-@click.option("--gradient", is_flag=True, help="Show which rows one step of gradient descent moves.")
+@click.option(
+    "--gradient",
+    is_flag=True,
+    help="Show what one step of gradient descent does to the rows: the lookup's part + the head's.",
+)
 @json_option
 def embed(
     text: tuple[str, ...],
@@ -71,13 +76,16 @@ def embed(
         recipe = "bert"  # the recipe with segments to show
     pipeline = Pipeline.open(source, recipe, seed)
     walks = pipeline.walk(lines, pair)
-    named = {source: pipeline.tokenizer} | {other: tokenizer_at(other) for other in others}
+    named: dict[str, AnyTokenizer] = {source: pipeline.tokenizer}
+    named |= {other: tokenizer_at(other) for other in others}
     found = [splits(line, named, pair) for line in lines] if others else []
     for name, tokenizer in named.items():
         if tokenizer.assumed:
             note(f"{name}: {tokenizer.assumed}")
     for word in dict.fromkeys(word for walk in walks for word in walk.unknown):
         note(f"{shown(word)} is not in the vocabulary: its row is the unknown token's")
+    for word in dict.fromkeys(word for walk in walks for word in walk.dropped):
+        note(f"{shown(word)} is not in the vocabulary, which has no unknown token: left out")
     if not as_json:
         draw = partial(steps_view.draw, pipeline, walks, pair) if steps else None
         walk_view.show(pipeline, walks, predict, gradient, draw)
@@ -94,10 +102,16 @@ def embed(
 def _described(
     pipeline: Pipeline, walk: Walk, in_batch: bool, predict: bool, gradient: bool
 ) -> dict[str, Any]:
-    from tokenspace.walk_document import gradient_document, predictions_document, walk_document
+    from tokenspace.walk_document import (
+        gradient_document,
+        predictions_document,
+        scoring_document,
+        walk_document,
+    )
 
     described = walk_document(pipeline, walk, in_batch)
     if predict:
+        described["scoring"] = scoring_document(pipeline)
         described["predictions"] = predictions_document(pipeline, walk)
     if gradient:
         described["gradient"] = gradient_document(pipeline.gradient(walk))

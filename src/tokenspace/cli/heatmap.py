@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from tokenspace.cli.console import asked, echo_json, json_option, note, number, shown, table_option
 from tokenspace.cli.picture import check_page, html_option, screen
-
-if TYPE_CHECKING:
-    from tokenspace.tokenizer import Tokenizer
 
 
 @click.command()
@@ -25,8 +20,10 @@ def heatmap(word: tuple[str, ...], source: str, text: str | None, page: str | No
     line of stdin is a word.
     """
     from tokenspace import formats
+    from tokenspace.encoding_notes import dropped_words, unknown_words
     from tokenspace.geometry import resolve
     from tokenspace.plots import Heatmap, write_page
+    from tokenspace.table import tokenizer_of
 
     if text is not None and word:
         raise click.UsageError("give WORDs or --text, not both")
@@ -39,9 +36,13 @@ def heatmap(word: tuple[str, ...], source: str, text: str | None, page: str | No
             resolve(table, each.text)
     words = word or [each.text for each in lines]
     picture = Heatmap.of(table, words) if text is None else Heatmap.of_text(table, text)
-    if text is not None and table.tokenizer is not None:
-        for lost in _unknown(table.tokenizer, text):
+    if text is not None:
+        tokenizer = tokenizer_of(table)
+        one = tokenizer.encode(text)
+        for lost in dict.fromkeys(unknown_words(tokenizer, text, one)):
             note(f"{shown(lost)} is not in the vocabulary: its row is the unknown token's")
+        for lost in dict.fromkeys(dropped_words(text, one)):
+            note(f"{shown(lost)} is not in the vocabulary, which has no unknown token: left out")
     if page is not None:
         write_page(picture.figure(), page, f"{len(picture.rows):,} rows of {source}")
     if as_json:
@@ -58,10 +59,3 @@ def heatmap(word: tuple[str, ...], source: str, text: str | None, page: str | No
         click.echo(f"{page}: {len(picture.rows):,} rows × {table.dim:,} dimensions")
     else:
         screen().print(picture)
-
-
-def _unknown(tokenizer: Tokenizer, text: str) -> list[str]:
-    """The words of ``text`` that became the unknown token, once each."""
-    one = tokenizer.encode(text)
-    spans = [span for i, span in zip(one.ids, one.spans, strict=True) if i == tokenizer.unk_id]
-    return list(dict.fromkeys(text[start:end] for start, end in spans if end > start))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,9 +12,12 @@ from rich.text import Text
 
 from tokenspace.cli.console import shown
 from tokenspace.cli.picture import screen
+from tokenspace.encoding_notes import changed_words
 from tokenspace.reference import SinusoidalPositionalEncoding
 from tokenspace.shapes import Array, Float
-from tokenspace.walk import Candidate, Gradient, Pipeline, Walk
+from tokenspace.shown import one_line
+from tokenspace.walk import Candidate, Gradient, MovedRow, Pipeline, Walk
+from tokenspace.walk_document import MOST_NAMED
 
 TOKEN_WIDTH = 14  # columns at most; a longer token is cut
 NUMBER_WIDTH = 8
@@ -92,42 +96,63 @@ class _View:
             self._rows(walk, walk.output)
 
     def predictions(self, walk: Walk, predicted: list[list[Candidate]]) -> None:
-        tied = self._pipeline.table.output is None
-        matrix = "E.T, the same table" if tied else "the table's own output rows"
-        self._heading("predict", f"hidden @ {matrix} (no body between: the input itself is the hidden state)")
+        self._heading("predict", scoring(self._pipeline))
         for token, row in zip(walk.tokens[: walk.length], predicted, strict=True):
             line = self._label(token.token)
             for candidate in row:
                 line.append(f"  {shown(candidate.token)}")
                 line.append(f" {candidate.probability:.1%}", "dim")
             self._console.print(line, overflow="ellipsis", no_wrap=True)
+        if (untrained := self._pipeline.untrained_rows).size:
+            rows = f"{len(untrained):,} {'row' if len(untrained) == 1 else 'rows'} of zeros"
+            ids = ", ".join(f"{i:,}" for i in untrained[:MOST_NAMED])
+            more = ", …" if len(untrained) > MOST_NAMED else ""
+            self._line(f"  left out: {rows}, never trained (id {ids}{more})", "dim")
 
     def gradient(self, walk: Walk, gradient: Gradient) -> None:
         self._heading(
             "gradient",
             f"one step of descent at rate {gradient.learning_rate:g}; loss {gradient.loss:.4f} nats a token",
         )
+        self._line(f"  {loss_compared(self._pipeline, gradient)}", "dim")
+        tied = gradient.rows_moved_by_head > 0
+        columns = ["lookup", "+ head", "= total"] if tied else ["lookup"]
+        titles = "".join(f"{column:>9}" for column in columns)
+        self._line(f"  {' ' * self._token_width}{titles}   cosine   lengths of the gradients")
         for row in gradient.rows:
             line = self._label(row.token)
-            places = ", ".join(map(str, row.positions))
-            where = f"at position {places}" if len(row.positions) == 1 else f"summed over positions {places}"
-            line.append(f"  gradient {row.gradient:<7.3g} {where}")
-            if row.gradient == 0 and row.positions == [len(walk.tokens) - 1]:
-                line.append(": the last token predicts nothing", "dim")
-            else:
-                line.append(f"   cosine before and after {row.cosine:.4f}", "dim")
+            lengths = (row.gradient_lookup, row.gradient_head, row.gradient) if tied else (row.gradient,)
+            line.append("".join(f"{length:>9.4g}" for length in lengths))
+            line.append(f"   {row.cosine:6.4f}", "bold")
+            line.append(f"   {self._place(row, walk.length - 1)}", "dim")
             self._console.print(line, soft_wrap=True)
         self._line(
             f"  rows moved through the lookup: {gradient.rows_moved:,} of {gradient.rows_in_table:,}; "
             + (
-                f"through the tied head: {gradient.rows_moved_by_head:,}"
-                if gradient.rows_moved_by_head
+                f"through the tied head: {gradient.rows_moved_by_head:,}, as every token is scored"
+                if tied
                 else "the head has rows of its own"
             )
         )
 
+    def _place(self, row: MovedRow, last: int) -> str:
+        """Say at which positions a row was read, and that the last of a text has no next token."""
+        if row.positions == [last]:
+            return f"at position {last}, the last: no next token, so nothing through the lookup"
+        places = ", ".join(map(str, row.positions))
+        return f"at position {places}" if len(row.positions) == 1 else f"summed over positions {places}"
+
     def _tokens(self, walk: Walk) -> None:
         self._line(f"text       {shown(walk.text)}")
+        if walk.normalized is not None:
+            self._line(f"normalized {shown(walk.normalized)}")
+            changed = changed_words(walk.text, walk.normalized)
+            if changed:
+                pairs = ", ".join(f"{shown(old)} → {shown(new)}" for old, new in changed[:MOST_NAMED])
+                more = ", …" if len(changed) > MOST_NAMED else ""
+                self._line(
+                    f"           {pairs}{more}: the tokenizer changes a text before it splits it", "dim"
+                )
         self._line(f"recipe     {self._pipeline.recipe}")
         self._heading("tokens", "what the tokenizer makes of it, and each token's id", (len(walk.tokens),))
         segmented = any(token.segment for token in walk.tokens)
@@ -172,6 +197,31 @@ class _View:
 
     def _line(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)
+
+
+def scoring(pipeline: Pipeline) -> str:
+    """Say which vectors are scored against which rows."""
+    if pipeline.hidden_step == "lookup":
+        return "E[id] @ the table's own output rows, as skip-gram was trained: no scale, no position"
+    rows = {
+        "table": "E.T, the same table",
+        "output": "the table's own output rows",
+        "head": "the checkpoint's own head",
+    }[pipeline.scoring_rows]
+    if pipeline.no_head is not None:
+        rows += f" in place of a head: {one_line(pipeline.no_head)}"
+    return f"hidden @ {rows} (no body between: the input itself is the hidden state)"
+
+
+def loss_compared(pipeline: Pipeline, gradient: Gradient) -> str:
+    """Compare the loss with that of guessing, and explain a tied table's that is worse."""
+    guess = math.log(gradient.rows_in_table)
+    compared = f"guessing costs ln {gradient.rows_in_table:,} = {guess:.1f}"
+    if gradient.loss <= guess or pipeline.scoring_rows != "table":
+        return compared
+    scale = pipeline.layer.token.scale
+    times = f" ({scale:.4g} times its row)" if scale is not None and scale > 1 else ""
+    return f"{compared}; here an input{times} scores its own row far above the next token's"
 
 
 def meaning(pipeline: Pipeline, name: str) -> str:

@@ -25,6 +25,7 @@ from tokenspace.geometry.rows import row_blocks
 from tokenspace.geometry.transform import Transform
 from tokenspace.plots.heatmap import WITHIN
 from tokenspace.shapes import Array, Float
+from tokenspace.text import as_texts
 from tokenspace.web.answers import as_json, packed
 from tokenspace.web.app import page_files
 from tokenspace.web.bundle import bundled, inline
@@ -59,7 +60,7 @@ class Written(NamedTuple):
 def export(
     explorer: Explorer,
     path: str | os.PathLike[str],
-    texts: Sequence[str] = (TEXT,),
+    texts: str | Sequence[str] = (TEXT,),
     neighbors: int | None = None,
     limit: int | None = None,
     told: Told = lambda what, fraction: None,
@@ -80,7 +81,7 @@ def export(
     left_out = None if rows is not None else _left_out(explorer, limit, count)
     parts: dict[str, Answer | list[Answer]] = {}
     parts["tokens"] = explorer.tokens()
-    parts["walks"] = walks = _walks(explorer, texts)
+    parts["walks"] = walks = _walks(explorer, as_texts(texts))
     missing: dict[str, str] = {}
     for name, (ask, what) in _slow(explorer).items():
         try:

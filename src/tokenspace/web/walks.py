@@ -12,7 +12,12 @@ from tokenspace.reference import LearnedPositionalEmbedding, TransformerInput
 from tokenspace.shown import number
 from tokenspace.table import Table
 from tokenspace.walk import Pipeline, Walk
-from tokenspace.walk_document import gradient_document, predictions_document, walk_document
+from tokenspace.walk_document import (
+    gradient_document,
+    predictions_document,
+    scoring_document,
+    walk_document,
+)
 
 LONGEST_TEXT = 4_000  # characters
 MOST_TOKENS = 128
@@ -82,6 +87,7 @@ class Walks:
             document = walk_document(pipeline, walk)
             left_out: dict[str, str] = {}
             if predict:
+                _add(document, "scoring", left_out, lambda: scoring_document(pipeline))
                 _add(document, "predictions", left_out, lambda: predictions_document(pipeline, walk))
             if gradient:
                 _add(document, "gradient", left_out, lambda: _gradient(pipeline, walk))
@@ -116,8 +122,10 @@ def _add(document: dict[str, Any], name: str, left_out: dict[str, str], describe
 
 def _gradient(pipeline: Pipeline, walk: Walk) -> dict[str, Any]:
     moved = pipeline.gradient(walk)
-    rows = [[number(x) for x in row] for row in moved.by_position]
-    return {**gradient_document(moved), "by_position": rows}
+    parts = {"by_position": moved.by_position, "by_head": moved.by_head}
+    return gradient_document(moved) | {
+        name: [[number(x) for x in row] for row in part] for name, part in parts.items()
+    }
 
 
 def _about(pipeline: Pipeline, walk: Walk) -> dict[str, Any]:
@@ -125,10 +133,14 @@ def _about(pipeline: Pipeline, walk: Walk) -> dict[str, Any]:
     head = _head(pipeline)
     return {
         "unknown": walk.unknown,
+        "dropped": walk.dropped,
+        "normalized": walk.normalized,
         "untrained": list(pipeline.untrained),
         "dropout": None if layer.dropout is None else layer.dropout.rate,
         "tied": None if head is None else head["tied"],
         "head": head,
+        "hidden": pipeline.hidden_step,
+        "no_head": pipeline.no_head,
         "layer": {
             "position": _positions(layer),
             "segments": None if layer.segment is None else layer.segment.vocabulary_size,
