@@ -100,9 +100,23 @@ def test_a_folders_own_tokenizer_shows_words_as_the_vocabulary_spells_them(tmp_p
     ts.save(ts.Table(ROWS, ts.Vocab(WORDS)), f"{tmp_path}/folder/")
     table = ts.load(tmp_path / "folder")
     table.tokenizer = Tokenizer.load(tmp_path / "folder")  # it writes "a" as "a</w>", and drops other words
+    assert table.tokenizer.encode("a mat").tokens == ["a", "mat"]
     (walk,) = Pipeline.under(table).walk("The cat sat on a mat")
     assert [token.token for token in walk.tokens] == ["cat", "sat", "on", "a", "mat"]
     assert walk.dropped == ["The"]
+
+
+def test_a_list_of_words_is_a_tokenizer_with_the_tables_ids(tmp_path):
+    (tmp_path / "words.txt").write_text("\n".join(WORDS) + "\n")
+    tokenizer = Tokenizer.load(tmp_path / "words.txt")
+    assert list(tokenizer.vocab) == WORDS
+    table = ts.Table(ROWS, ts.Vocab(WORDS), tokenizer)
+    ts.save(table, tmp_path / "with.safetensors")
+    pipeline = Pipeline.open(tmp_path / "with.safetensors")
+    (walk,) = pipeline.walk("a cat sat on the mat")
+    assert [token.id for token in walk.tokens] == [0, 1, 2, 3, 4]
+    assert walk.dropped == ["the"]
+    assert pipeline.tokenizer.encode("a cat").tokens == ["a", "cat"]
 
 
 @pytest.mark.parametrize(

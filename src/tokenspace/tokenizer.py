@@ -174,7 +174,7 @@ class Tokenizer:
         """Its tokens in id order; an id that no token has is named ``[unused-row-N]``."""
         ids = self.inner.get_vocab(with_added_tokens=True)
         tokenizer_files.check_holes(ids, self._origin)
-        by_id = {i: token for token, i in ids.items()}
+        by_id = {i: token.removesuffix(self._word_mark) for token, i in ids.items()}
         size = max(by_id, default=-1) + 1
         return Vocab([by_id.get(i) or placeholder(i) for i in range(size)], special=self._special_ids)
 
@@ -234,10 +234,20 @@ class Tokenizer:
                 _plain(text), None if pair is None else _plain(pair), add_special_tokens=special
             )
 
+    @cached_property
+    def _word_mark(self) -> str:
+        """The mark that a list of words needs in a byte-pair model (see ``formats.word_tokenizer``) and that is
+        no part of a word; empty for every other tokenizer.
+        """
+        mark = getattr(self.inner.model, "end_of_word_suffix", None) or ""
+        if mark and getattr(self.inner.model, "continuing_subword_prefix", None) == mark:
+            return mark if not self._settings["model"].get("merges") else ""
+        return ""
+
     def _encoded(self, one: tokenizers.Encoding) -> Encoded:
         return Encoded(
             np.asarray(one.ids, np.int64),
-            one.tokens,
+            [token.removesuffix(self._word_mark) for token in one.tokens],
             np.asarray(one.type_ids, np.int64),
             np.asarray(one.attention_mask, np.int64),
             one.offsets,

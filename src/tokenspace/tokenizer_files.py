@@ -189,7 +189,13 @@ def _is_object(value: Any) -> bool:
 def _wordpiece(path: Path) -> Description:
     from tokenizers import models
 
-    ids = {token: i for i, token in enumerate(wordpiece_tokens(path))}
+    tokens = wordpiece_tokens(path)
+    ids = {token: i for i, token in enumerate(tokens)}
+    if path.name != VOCAB_TXT and UNK not in ids and _are_words(tokens):
+        from tokenspace.formats.word_tokenizer import word_tokenizer  # here, since it imports this module
+
+        text = word_tokenizer(tokens, path)
+        return Description(text, path, "a list of words: a text is split into them, and others are left out")
     if UNK not in ids:
         raise CheckpointError(
             f"{path} has no line {UNK}, which a WordPiece vocabulary needs: is it a {VOCAB_TXT}?"
@@ -204,6 +210,12 @@ def _wordpiece(path: Path) -> Description:
     )
     assumed = None if lowercase is not None else "text is lower-cased, BERT's default: no file says whether"
     return Description(inner.to_str(), path, assumed)
+
+
+def _are_words(tokens: list[str]) -> bool:
+    """Return whether ``tokens`` are whole words, each once, rather than WordPiece's pieces."""
+    whole = all(token and token == token.strip() and not token.startswith("##") for token in tokens)
+    return whole and len(set(tokens)) == len(tokens)
 
 
 def _byte_level(vocabulary: Path, merges: Path) -> Description:

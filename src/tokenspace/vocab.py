@@ -58,9 +58,7 @@ class Vocab:
         self, tokens: Sequence[str], special: Iterable[SupportsIndex] = (), encoding: Encoding | None = None
     ):
         if isinstance(tokens, str | bytes):
-            raise VocabError(
-                f"a vocabulary is a list of tokens, found {type(tokens).__name__}"
-            )
+            raise VocabError(f"a vocabulary is a list of tokens, found {type(tokens).__name__}")
         try:
             encoded = [token.encode("utf-8", "surrogateescape") for token in tokens]
         except UnicodeEncodeError as error:

@@ -124,7 +124,7 @@ def test_the_gradient_of_a_tied_table_in_the_terminal():
     assert (
         lines[0]
         .strip()
-        .startswith("guessing costs ln 33,003 = 10.4; here an input (10 times its row) scores")
+        .startswith("guessing costs ln 33,003 = 10.4; an input, 10 × its row, scores its own row far above")
     )
     assert lines[1].split()[:6] == ["lookup", "+", "head", "=", "total", "cosine"]
     rows = {line.split()[0]: line.split()[1:5] for line in lines[2:5]}

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from .conftest import DESKTOP, PHONE
+import tokenspace as ts
+from tokenspace.web.explorer import Explorer
+
+from . import hostile
+from .conftest import DESKTOP, PHONE, Site, serving
 from .seen import lines, number, numbers, written
 
 pytestmark = pytest.mark.browser
@@ -125,13 +129,81 @@ def test_two_positions_gradients_sum_into_one_row(visit, site, walked):
     assert page.locator("#walk .sum-sign").count() == 1 + sum(
         len(row.positions) > 1 for row in gradient.rows if row.token != "the"
     )
-    labels = [label for label, _ in shown[:5]]
+    tied = gradient.rows_moved_by_head > 0
+    passed_on = ["= through lookup", "+ through head"] if tied else []
+    total = "= total" if tied else "= gradient"
     first, second = the.positions
-    assert labels == [f"the from {first}", f"+ from {second}", "= gradient", "row", "row after"]
-    parts = np.array([[number(cell) for cell in cells] for _, cells in shown[:5]])
+    expected = [f"the from {first}", f"+ from {second}", *passed_on, total, "row", "row after"]
+    shown = shown[: len(expected)]
+    assert [" ".join(label.split()) for label, _ in shown] == expected
+    parts = np.array([[number(cell) for cell in cells] for _, cells in shown])
     np.testing.assert_allclose(parts[0] + parts[1], parts[2], atol=0.0015)
-    np.testing.assert_allclose(parts[3] - 0.1 * parts[2], parts[4], atol=0.0015)
+    if tied:
+        np.testing.assert_allclose(parts[2] + parts[3], parts[4], atol=0.0015)
+        place = [row.token for row in gradient.rows].index("the")
+        head = as_shown([gradient.by_head[place]], 0, parts.shape[1])[0]
+        assert shown[3][1] == head
+    np.testing.assert_allclose(parts[-2] - 0.1 * parts[-3], parts[-1], atol=0.0015)
     assert written(the.gradient) in page.locator("#walk svg.strip").text_content()
+
+
+def test_the_last_position_of_a_tied_table_has_no_target_and_moves_all_the_same(visit, builtin_site):
+    (walk,) = builtin_site.pipeline.walk("the cat sat")
+    sat = builtin_site.pipeline.gradient(walk).rows[-1]
+    page = visit(builtin_site, view="walk", text="the cat sat", step="gradient")
+    labels = [" ".join(label.split()) for label, _ in lines(page)]
+    at = labels.index("sat from 2 no target")
+    assert labels[at + 1 : at + 3] == ["+ through head", "= total"]
+    assert written(sat.gradient) in page.locator("#walk svg.strip").text_content()
+    told = page.locator("#walk .panel").inner_text()
+    assert "ln 33,003 = 10.4 nats" in told
+    assert "The table is used twice" in told
+
+
+def test_the_walk_ends_on_what_to_read_next(visit, builtin_site):
+    page = visit(builtin_site, view="walk", text="the cat", step="output")
+    lines(page)
+    assert not page.locator("#walk .reading").is_visible()
+    page = visit(builtin_site, view="walk", text="the cat", step="gradient")
+    lines(page)
+    told = page.locator("#walk .reading").inner_text()
+    assert told.startswith("What to read next")
+    for part in ("docs/concepts.md", "Attention Is All You Need", "Rotary Position Embedding"):
+        assert part in told
+
+
+def test_a_text_that_the_tokenizer_changes_is_said_beside_its_tokens(visit, builtin_site):
+    page = visit(builtin_site, view="walk", text="The cat", step="tokens")
+    page.wait_for_selector("#walk .chips")
+    note = " ".join(page.locator("#walk .panel").inner_text().split())
+    assert "The tokenizer changes the text before it splits it: The → the." in note
+    page = visit(builtin_site, view="walk", text="the cat", step="tokens")
+    page.wait_for_selector("#walk .chips")
+    assert "changes the text" not in page.locator("#walk .panel").inner_text()
+
+
+def test_a_table_of_words_names_what_it_leaves_out(visit, odd_site):
+    site = odd_site(np.arange(20.0).reshape(5, 4) / 10, ["a", "cat", "sat", "on", "mat"])
+    page = visit(site, view="walk", text="the cat sat.", step="tokens")
+    page.wait_for_selector("#walk .chips")
+    assert page.locator("#walk .chips li").all_inner_texts() == ["cat", "sat"]
+    note = " ".join(page.locator("#walk .panel").inner_text().split())
+    assert "Not in the vocabulary, which has no unknown token: the, .. Left out." in note
+
+
+def test_skip_grams_contexts_score_the_looked_up_row(visit):
+    whole = hostile.walking_table()
+    rows = np.where(np.arange(len(whole))[:, None] < 3, 0, whole.weight)
+    table = ts.Table(whole.weight, whole.vocab, whole.tokenizer, output=-rows)
+    with serving(Explorer(table)) as url:
+        page = visit(Site(url, table), view="walk", text="the cat", step="predict")
+        page.wait_for_selector("#walk .scores")
+        assert page.locator("#walk .formula").inner_text() == "logits = E[id] · O.T"
+        told = " ".join(page.locator("#walk .panel").inner_text().split())
+        assert "so skip-gram was trained" in told
+        assert "Left out: 3 rows of zeros, never trained: [PAD], [UNK], [SEP]." in told
+        shown = page.locator("#walk .scores .bars li").all_inner_texts()
+        assert not any(text.startswith("[") for text in shown)
 
 
 def test_one_token_has_no_gradient_and_says_why(visit, builtin_site):

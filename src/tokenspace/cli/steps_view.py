@@ -28,7 +28,8 @@ def draw(pipeline: Pipeline, walks: Sequence[Walk], pair: str | None, console: C
 
     text = Text(shown(first.text)) if pair is None else Text(f"{shown(first.text)}  +  {shown(pair)}")
     drawing.box("text", f"the first of {len(walks):,}" if batch else "", None, text)
-    drawing.arrow("split by the tokenizer" + (", padded" if batch else ""))
+    changed = "" if first.normalized is None else "normalized and "
+    drawing.arrow(f"{changed}split by the tokenizer" + (", padded" if batch else ""))
     drawing.box("tokens", "", (*batch, length), Text("  ".join(shown(token.token) for token in first.tokens)))
     drawing.arrow("numbered by the vocabulary")
     drawing.box("ids", "", (*batch, length), Text("  ".join(str(token.id) for token in first.tokens)))

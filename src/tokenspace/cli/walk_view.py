@@ -138,7 +138,7 @@ class _View:
     def _place(self, row: MovedRow, last: int) -> str:
         """Say at which positions a row was read, and that the last of a text has no next token."""
         if row.positions == [last]:
-            return f"at position {last}, the last: no next token, so nothing through the lookup"
+            return f"at position {last}, the last: no next token"
         places = ", ".join(map(str, row.positions))
         return f"at position {places}" if len(row.positions) == 1 else f"summed over positions {places}"
 
@@ -150,9 +150,7 @@ class _View:
             if changed:
                 pairs = ", ".join(f"{shown(old)} → {shown(new)}" for old, new in changed[:MOST_NAMED])
                 more = ", …" if len(changed) > MOST_NAMED else ""
-                self._line(
-                    f"           {pairs}{more}: the tokenizer changes a text before it splits it", "dim"
-                )
+                self._line(f"           {pairs}{more}: changed by the tokenizer before it splits", "dim")
         self._line(f"recipe     {self._pipeline.recipe}")
         self._heading("tokens", "what the tokenizer makes of it, and each token's id", (len(walk.tokens),))
         segmented = any(token.segment for token in walk.tokens)
@@ -220,8 +218,8 @@ def loss_compared(pipeline: Pipeline, gradient: Gradient) -> str:
     if gradient.loss <= guess or pipeline.scoring_rows != "table":
         return compared
     scale = pipeline.layer.token.scale
-    times = f" ({scale:.4g} times its row)" if scale is not None and scale > 1 else ""
-    return f"{compared}; here an input{times} scores its own row far above the next token's"
+    times = f", {scale:.4g} × its row," if scale is not None and scale > 1 else ""
+    return f"{compared}; an input{times} scores its own row far above the next one's"
 
 
 def meaning(pipeline: Pipeline, name: str) -> str:

@@ -8,6 +8,7 @@ import { Rows } from "./rows.js";
 import { quoted } from "./shown.js";
 import { addressOf, setState, showView, state } from "./state.js";
 import { gradientLines, gradientPicture, gradientSummary } from "./walk_gradient.js";
+import { nextReading } from "./walk_next.js";
 import { idsPanel, linesOf, notesOf, tokensPanel } from "./walk_panels.js";
 import { scoresPanel } from "./walk_scores.js";
 import { stepsOf } from "./walk_steps.js";
@@ -40,9 +41,11 @@ export class WalkView {
     this.keys = el("small", { class: "keys" }, "or the arrow keys");
     this.status = el("p", { class: "status", role: "status" });
     this.panel = el("div", { class: "panel" });
+    this.reading = nextReading();
     this.controls = el("div", { class: "controls" }, this.back, this.playButton, this.next, this.keys);
     this.controls.hidden = true; // until there is a walk
-    this.node = el("div", { class: "walk" }, this.form, this.status, this.stepper, this.controls, this.panel);
+    this.reading.hidden = true; // until its last step
+    this.node = el("div", { class: "walk" }, this.form, this.status, this.stepper, this.controls, this.panel, this.reading);
     document.addEventListener("keydown", (event) => this.#key(event));
     let drawn = 0;
     new ResizeObserver(() => {
@@ -167,6 +170,7 @@ export class WalkView {
       this.asked = null;
       fill(this.panel);
       fill(this.stepper);
+      this.reading.hidden = true;
       this.status.textContent = sentence(error.message);
       this.status.classList.add("error");
     }
@@ -187,6 +191,7 @@ export class WalkView {
       setState({ step: null }, { replace: true, quiet: true });
     }
     this.at = at;
+    this.reading.hidden = at < this.steps.length - 1;
     this.back.disabled = at === 0;
     this.next.disabled = at === this.steps.length - 1;
     fill(
@@ -267,7 +272,7 @@ export class WalkView {
     this.#drawPictures();
     const lines = gradientLines(this.walk);
     if (lines.length)
-      this.#drawRows(lines, "What each position hands to its row, and the row before and after");
+      this.#drawRows(lines, "What each position and the head pass to a row, and the row before and after");
   }
 
   #drawRows(lines, label) {

@@ -1,14 +1,17 @@
-/** The gradient step: every position hands a gradient to the row it picked; two positions of one token sum. */
+/**
+ * The gradient step: every position passes a gradient to the row it picked, and a tied head one to every row.
+ * What reaches one row is summed.
+ */
 
 import { el, svg } from "./dom.js";
 import { count, fixed, plural } from "./numbers.js";
 import { brief, tokenNode } from "./shown.js";
 
 const ROW = 30;
-const [NARROW, WIDE] = [700, 880]; // pixels: what stands beside a row needs them
+const [NARROW, WIDE, WIDEST] = [700, 880, 1040]; // pixels: what stands beside a row needs them
 const TOP = 30;
 
-/** Loss, and how many rows move. @param {any} walk a document with `gradient` */
+/** Loss beside that of guessing, and how many rows move. @param {any} walk a document with `gradient` */
 export function gradientSummary({ gradient }) {
   const head = gradient.rows_moved_by_head
     ? `; through the tied head ${count(gradient.rows_moved_by_head)}, since every token is scored`
@@ -17,6 +20,10 @@ export function gradientSummary({ gradient }) {
     "dl",
     { class: "facts" },
     fact("loss", `${fixed(gradient.loss, 4)} nats a token`),
+    fact(
+      "loss of guessing",
+      `ln ${count(gradient.rows_in_table)} = ${fixed(Math.log(gradient.rows_in_table), 1)} nats`,
+    ),
     fact("learning rate", String(gradient.learning_rate)),
     fact(
       "rows moved",
@@ -28,7 +35,9 @@ export function gradientSummary({ gradient }) {
 /** Positions on the left, rows on the right, a line for each gradient. */
 export function gradientPicture(walk, width) {
   const { rows } = walk.gradient;
+  const tied = walk.gradient.rows_moved_by_head > 0;
   const tokens = walk.tokens;
+  const last = tokens.length - 1; // it has no next token: nothing goes through its lookup
   const height = TOP + ROW * Math.max(tokens.length, rows.length) + 8;
   const narrow = width < NARROW;
   const x = narrow ? { from: 92, to: 160 } : { from: 200, to: 420 };
@@ -40,13 +49,13 @@ export function gradientPicture(walk, width) {
       TOP + ROW * (place + 0.5) * (Math.max(tokens.length, rows.length) / rows.length),
     ]),
   );
-  const parts = rows.map((row, n) => {
+  const lines = rows.map((row, n) => {
     const sums = row.positions.length > 1;
     const y = yTo.get(n);
     const paths = row.positions.map((t) =>
       svg("path", {
         d: curve(x.from + 6, yFrom(t), x.to - 10, y),
-        class: `strip-line ${sums ? "again" : ""}`,
+        class: `strip-line ${sums ? "again" : ""} ${t === last ? "no-target" : ""}`,
       }),
     );
     const sign = sums && [
@@ -56,7 +65,11 @@ export function gradientPicture(walk, width) {
     const still = row.gradient === 0;
     const label = narrow ? `${brief(row.token, 8)} ` : `row ${count(row.id)}  ${brief(row.token, 18)} `;
     const length = still ? "no gradient" : `‖g‖ ${fixed(row.gradient, 3)}`;
-    const cosine = width < WIDE || still ? "" : `   cosine before and after ${fixed(row.cosine, 4)}`;
+    const parts =
+      tied && width >= WIDE && !still
+        ? `   lookup ${fixed(row.gradient_lookup, 2)}, head ${fixed(row.gradient_head, 2)}`
+        : "";
+    const cosine = width < (tied ? WIDEST : WIDE) || still ? "" : `   cosine ${fixed(row.cosine, 4)}`;
     return [
       paths,
       sign,
@@ -64,7 +77,7 @@ export function gradientPicture(walk, width) {
         "text",
         { x: x.to + 16, y: y + 4, class: `strip-label ${sums ? "again" : ""}` },
         label,
-        svg("tspan", { class: "soft" }, length + cosine),
+        svg("tspan", { class: "soft" }, length + parts + cosine),
       ),
     ];
   });
@@ -81,10 +94,10 @@ export function gradientPicture(walk, width) {
     svg(
       "text",
       { x: x.to + 16, y: 14, class: "strip-heading" },
-      narrow ? "row, length" : "row of E and its gradient's length",
+      narrow ? "row, length" : "row of E and the length of its gradient",
     ),
   ];
-  const described = `${plural(tokens.length, "position")} hand gradients to ${plural(rows.length, "row")}`;
+  const described = `${plural(tokens.length, "position")} pass gradients to ${plural(rows.length, "row")}`;
   return svg(
     "svg",
     {
@@ -96,25 +109,29 @@ export function gradientPicture(walk, width) {
       "aria-label": described,
     },
     headings,
-    parts,
+    lines,
     labels,
   );
 }
 
 /**
- * What each position hands over, their sum, and the row before and after the step; repeated tokens come first.
+ * What each position passes on, the head's part, their sum, and the row before and after the step; repeated
+ * tokens come first.
  *
  * @returns {import("./rows.js").Line[]} none where the answer has no `by_position`
  */
 export function gradientLines(walk) {
-  const { rows, by_position: parts, learning_rate: rate } = walk.gradient;
+  const { rows, by_position: parts, by_head: heads, learning_rate: rate } = walk.gradient;
   if (!parts) return [];
-  const ordered = [...rows].sort(
-    (a, b) => b.positions.length - a.positions.length || a.positions[0] - b.positions[0],
-  );
+  const tied = walk.gradient.rows_moved_by_head > 0;
+  const last = walk.tokens.length - 1;
+  const ordered = rows
+    .map((row, place) => ({ ...row, head: heads?.[place] }))
+    .sort((a, b) => b.positions.length - a.positions.length || a.positions[0] - b.positions[0]);
   return ordered.flatMap((row, n) => {
     const name = brief(row.token);
-    const sum = summed(row.positions.map((t) => parts[t]));
+    const read = summed(row.positions.map((t) => parts[t]));
+    const sum = tied ? summed([read, row.head]) : read;
     const before = walk.steps.lookup[row.positions[0]];
     const after = Array.from(before, (value, d) => Math.fround(value - rate * sum[d]));
     const sums = row.positions.length > 1;
@@ -124,15 +141,16 @@ export function gradientLines(walk) {
           ? el("span", {}, tokenNode(row.token, 10), el("small", {}, ` from ${t}`))
           : sign(`+ from ${t}`),
       values: parts[t],
-      name: `${name}, gradient from position ${t}`,
+      name: `${name}, gradient from position ${t}${t === last ? ": no target" : ""}`,
+      mark: t === last ? "no target" : null,
       role: "term",
       first: k === 0 && n > 0,
     }));
     return [
       ...handed,
-      ...(sums
-        ? [{ label: sign("= gradient"), values: sum, name: `${name}, the row's gradient`, role: "sum" }]
-        : []),
+      ...(sums && tied ? [line("= through lookup", read, `${name}, through the lookup`, "sum")] : []),
+      ...(tied ? [line("+ through head", row.head, `${name}, through the head`, "term")] : []),
+      ...(sums || tied ? [line(tied ? "= total" : "= gradient", sum, `${name}, the row's gradient`, "sum")] : []),
       { label: sign("row"), values: before, name: `${name}, the row before`, role: "term", scaleOf: 1 },
       {
         label: sign("row after"),
@@ -143,6 +161,10 @@ export function gradientLines(walk) {
       },
     ];
   });
+}
+
+function line(label, values, name, role) {
+  return { label: sign(label), values, name, role };
 }
 
 function summed(rows) {

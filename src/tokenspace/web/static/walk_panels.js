@@ -5,12 +5,15 @@ import { count, fixed } from "./numbers.js";
 import { brief, tokenNode } from "./shown.js";
 import { isAdded, sumsOf, untrainedNote } from "./walk_steps.js";
 
+const MOST_CHANGED = 5; // words named
+
 /** The tokens as the tokenizer cut them. */
 export function tokensPanel(walk) {
   const chips = walk.tokens.map((token) =>
     el("li", { class: `chip segment-${token.segment}` }, tokenNode(token.token)),
   );
   const unknown = [...new Set(walk.unknown ?? [])];
+  const dropped = [...new Set(walk.dropped ?? [])];
   return el(
     "div",
     {},
@@ -23,7 +26,26 @@ export function tokensPanel(walk) {
         listed(unknown),
         ". The unknown token's row stands in.",
       ),
+    dropped.length > 0 &&
+      el(
+        "p",
+        { class: "note" },
+        "Not in the vocabulary, which has no unknown token: ",
+        listed(dropped),
+        ". Left out.",
+      ),
+    walk.normalized && el("p", { class: "note" }, ...changedText(walk)),
   );
+}
+
+/** The words that the tokenizer changed before it split the text, or the whole text where words don't match. */
+function changedText({ text, normalized }) {
+  const [before, after] = [text.trim().split(/\s+/), normalized.split(" ")];
+  const pairs = before.map((word, n) => [word, after[n]]).filter(([old, now]) => old !== now);
+  const shown = new Map(before.length === after.length ? pairs.slice(0, MOST_CHANGED) : [[text, normalized]]);
+  const words = [...shown].flatMap(([old, now], n) => [n ? ", " : "", tokenNode(old), " → ", tokenNode(now)]);
+  const more = before.length === after.length && pairs.length > MOST_CHANGED ? ", …" : "";
+  return ["The tokenizer changes the text before it splits it: ", ...words, `${more}.`];
 }
 
 /** The same tokens with the numbers that they are known by. */

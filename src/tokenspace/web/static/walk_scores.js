@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { sentence } from "./message.js";
-import { fixed, percent } from "./numbers.js";
+import { fixed, percent, plural } from "./numbers.js";
 import { tokenNode } from "./shown.js";
 
 /** @param {any} walk a document with `predictions` */
@@ -26,7 +26,16 @@ export function scoresPanel(walk) {
       ),
     ),
   );
-  return el("ol", { class: "scores" }, positions);
+  return el("div", {}, el("ol", { class: "scores" }, positions), untrained(walk));
+}
+
+/** The rows that have no share, said; null where each has. */
+function untrained({ scoring }) {
+  const { rows, first } = scoring?.untrained ?? { rows: 0 };
+  if (!rows) return null;
+  const named = first.flatMap((token, n) => [n ? ", " : "", tokenNode(token)]);
+  const more = rows > first.length ? ", …" : "";
+  return el("p", { class: "note" }, `Left out: ${plural(rows, "row")} of zeros, never trained: `, ...named, `${more}.`);
 }
 
 function bar({ token, id, logit, probability }) {

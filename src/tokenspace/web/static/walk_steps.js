@@ -14,6 +14,9 @@ import { count, fixed, plural } from "./numbers.js";
 const NOTHING_BETWEEN =
   "No transformer body stands between here: the input itself is taken as the hidden state, so this shows the arithmetic, not a model's prediction.";
 
+const CONTEXTS =
+  "The looked-up row itself is scored, without scale and positions: so skip-gram was trained.";
+
 /**
  * The steps that this document has, in order.
  *
@@ -43,13 +46,13 @@ export function stepsOf(walk, table) {
   ];
   for (const key of Object.keys(walk.steps))
     steps.push({ key, shape: shapeOf(walk.steps[key]), ...told(key, walk, table) });
-  if (noHead(walk) === null) steps.push(predict(walk, table), gradient(table));
+  if (noHead(walk) === null) steps.push(predict(walk, table), gradient(walk, table));
   return steps;
 }
 
 /** Why nothing can score these vectors, in a sentence; null where a head can. */
 export function noHead(walk) {
-  const given = width(walk, "output");
+  const given = width(walk, walk.hidden ?? "output");
   if (walk.head && walk.head.width === given) return null;
   const takes = walk.head ? `takes width ${count(walk.head.width)}` : "does not fit";
   const between = walk.steps.projected ? "a projection stands between" : "the model's body stands between";
@@ -141,36 +144,58 @@ function told(key, walk, table) {
 
 function predict(walk, table) {
   const matrix = walk.tied === false ? "O.T" : "E.T";
-  const rows =
-    walk.tied === false ? "the head's own rows O" : "the same table E, transposed: the head is tied";
+  const hidden = walk.hidden === "lookup" ? "E[id]" : "hidden";
   return {
     key: "predict",
     name: "scores",
-    formula: logitsFormula(walk.head, matrix),
+    formula: logitsFormula(walk.head, matrix, hidden),
     shape: `(${walk.tokens.length}, ${table.rows})`,
     meaning: [
-      `Back from vectors to tokens: each position is multiplied with ${rows}.${headText(walk.head)} Softmax makes shares of the ${plural(table.rows, "score")}.`,
-      NOTHING_BETWEEN,
+      `Back from vectors to tokens: each position is multiplied with ${scoringRows(walk)}.${headText(walk.head)} Softmax makes shares of the ${plural(table.rows, "score")}.`,
+      between(walk),
     ],
   };
 }
 
-function gradient(table) {
+/** What the vectors are multiplied with. */
+function scoringRows(walk) {
+  if (walk.no_head) {
+    const stand = walk.tied ? "the table E, transposed, in place of a head" : "the table's output rows O, in place of a head";
+    return `${stand} (${walk.no_head})`;
+  }
+  if (walk.tied !== false) return "the same table E, transposed: the head is tied";
+  return walk.hidden === "lookup" ? "the rows O that skip-gram learned for contexts" : "the head's own rows O";
+}
+
+/** What stands between the vectors of the text and those that are scored: nothing. */
+function between(walk) {
+  return walk.hidden === "lookup" ? CONTEXTS : NOTHING_BETWEEN;
+}
+
+function gradient(walk, table) {
+  const tied = walk.tied !== false;
+  const twice =
+    "The table is used twice, so a row's gradient is the sum of two: through the lookup, from every position where its token was read; through the head, from every position, since every row is scored. The last position has no next token: nothing goes through its lookup.";
+  const once =
+    "A row's gradient is the sum over every position where its token stands; all other rows get none through the lookup.";
+
   return {
     key: "gradient",
     name: "gradient",
-    formula: "∂loss/∂E[i] = Σ over the positions of i",
+    formula: tied ? "∂loss/∂E[i] = Σ where i was read + Σ where i was scored" : "∂loss/∂E[i] = Σ over the positions of i",
     shape: `(${table.rows}, ${table.dim})`,
     meaning: [
-      "One step of descent on the mean cross entropy of each next token. A row's gradient is the sum over every position where its token stands; all other rows get none through the lookup. Row after = row − learning rate × gradient.",
-      NOTHING_BETWEEN,
-    ],
+      `One step of descent on the mean cross entropy of each next token. ${tied ? twice : once} Row after = row − learning rate × gradient.`,
+      between(walk),
+      tied &&
+        "So the loss may be far above that of guessing, ln V: an input is its own row, scaled, and scores that row higher than the next token's.",
+    ].filter(Boolean),
   };
 }
 
 /** `hidden · E.T` with all that the head does around it. */
-function logitsFormula({ hidden_scale: before, bias, logit_scale: after, soft_cap: cap }, matrix) {
-  let scores = `${before === null ? "hidden" : `(${short(before)} hidden)`} · ${matrix}`;
+function logitsFormula({ hidden_scale: before, bias, logit_scale: after, soft_cap: cap }, matrix, hidden) {
+  let scores = `${before === null ? hidden : `(${short(before)} ${hidden})`} · ${matrix}`;
   if (bias) scores += " + b";
   if (after !== null) scores = `${short(after)} × ${bias ? `(${scores})` : scores}`;
   return `logits = ${cap === null ? scores : `${short(cap)} tanh((${scores}) / ${short(cap)})`}`;
