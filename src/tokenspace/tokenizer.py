@@ -236,8 +236,8 @@ class Tokenizer:
 
     @cached_property
     def _word_mark(self) -> str:
-        """The mark that a list of words needs in a byte-pair model (see ``formats.word_tokenizer``) and that is
-        no part of a word; empty for every other tokenizer.
+        """The mark that ``formats.word_tokenizer`` adds to a list of words and that is no part of them; empty
+        for every other tokenizer.
         """
         mark = getattr(self.inner.model, "end_of_word_suffix", None) or ""
         if mark and getattr(self.inner.model, "continuing_subword_prefix", None) == mark:
