@@ -169,7 +169,7 @@ class Pipeline:
                 [
                     Token(token, *row)
                     for token, *row in zip(
-                        self._spelled(one),
+                        one.tokens,
                         ids[b].tolist(),
                         positions[b].tolist(),
                         segments[b].tolist(),
@@ -198,11 +198,6 @@ class Pipeline:
                     f"the step {name!r} gives NaN or infinity for token {self.table.vocab[int(ids[b, t])]!r} "
                     f"at batch {b}, position {t}; the rows that it reads are damaged or too large"
                 )
-
-    def _spelled(self, one: Encoded) -> list[str]:
-        """The tokens as the vocabulary spells them; a tokenizer may mark where words end."""
-        tokens = zip(one.ids.tolist(), one.tokens, one.mask, strict=True)
-        return [self.table.vocab[i] if real else token for i, token, real in tokens]
 
     def _unknown(self, text: str, pair: str | None, one: Encoded) -> list[str]:
         unknown = unknown_words(self.tokenizer, text, one)
