@@ -47,9 +47,9 @@ def add_named(inner: tokenizers.Tokenizer, settings: dict[str, Any], default: st
     for value in _values(settings):
         named.setdefault(content(value) or "", value)
     named.pop("", None)
-    unsaid = default is not None and any(role not in settings for role in ROLES[:3])
-    if unsaid and (inner.token_to_id(default) is not None or _is_missing(inner, named)):
-        named = {str(default): default, **named}
+    unsaid = default if any(role not in settings for role in ROLES[:3]) else None
+    if unsaid is not None and (inner.token_to_id(unsaid) is not None or _is_missing(inner, named)):
+        named = {unsaid: unsaid, **named}
     for text, value in named.items():
         if text in held:
             continue
@@ -62,8 +62,8 @@ def frame(inner: tokenizers.Tokenizer, settings: dict[str, Any], default: str) -
     from tokenizers import processors
 
     asked = [role for role in ("bos", "eos") if _flag(settings, f"add_{role}_token")]
-    tokens = {role: content(settings.get(f"{role}_token", default)) for role in asked}
-    tokens = {role: token for role, token in tokens.items() if token is not None}
+    named = {role: content(settings.get(f"{role}_token", default)) for role in asked}
+    tokens = {role: token for role, token in named.items() if token is not None}
     if not tokens:
         return
     parts = [tokens.get("bos"), "$", tokens.get("eos")]
