@@ -179,10 +179,11 @@ def from_pretrained(
     tokens = list(vocab)
     source: list[int | None] = [None] * len(tokens)
     matched_in_case = 0
-    for key in (str, _composed, *([_folded] if ignore_case else [])):
-        first = _first_ids(pretrained.vocab, key)
+    keys: list[Callable[[str], str]] = [str, _composed, *([_folded] if ignore_case else [])]
+    for key in keys:
+        ids = _first_ids(pretrained.vocab, key)
         source = [
-            first.get(key(token)) if row is None else row for token, row in zip(tokens, source, strict=True)
+            ids.get(key(token)) if row is None else row for token, row in zip(tokens, source, strict=True)
         ]
         if key is not _folded:
             matched_in_case = len(tokens) - source.count(None)

@@ -50,11 +50,11 @@ def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
     tokens = tokenizer_files.with_added_names(tokens, added, folder)
     special = {i for i, token in enumerate(tokens) if token in BERT_SPECIAL}
     special |= {i for i, token in added.items() if token.special}
-    tokenizer = None
+    own: Tokenizer | None = None
     with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
-        tokenizer = Tokenizer.load(folder)
-    encoding = None if tokenizer is None else tokenizer.vocab.encoding
-    return Vocab(tokens, special=special, encoding=encoding, added=added), tokenizer
+        own = Tokenizer.load(folder)
+    encoding = None if own is None else own.vocab.encoding
+    return Vocab(tokens, special=special, encoding=encoding, added=added), own
 
 
 def check_regular(path: Path) -> None:
