@@ -2,12 +2,14 @@ import json
 import subprocess
 import sys
 import time
+import unicodedata
 
 import pytest
 
 from tokenspace import tokenizer_training
 from tokenspace.errors import CorpusError, VocabError
 from tokenspace.tokenizer import Tokenizer
+from tokenspace.train.vocabulary import Splitter
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -162,3 +164,71 @@ def test_a_word_of_a_million_letters_is_learned_from_in_parts(kind):
     assert time.perf_counter() - begin < 20
     parts = list(tokenizer_training._cut_long_runs([f"a {2500 * 'b'} c {1001 * 'd'}", "e" * 1000]))
     assert [len(part) for part in parts] == [1002, 1000, 500 + 3 + 1000, 1, 1000]
+
+
+ATTACHED = ["\u200c", "\u200d", "\u00ad", "\u2060", "\ufeff", "\u200e", "\ufe0f", "\u0301", "\u180e"]
+SPLIT = {
+    "می‌خواهم کتاب‌ها": ["می‌خواهم", "کتاب‌ها"],  # U+200C inside both
+    "अवन्‍ हिन्दी": ["अवन्‍", "हिन्दी"],  # U+200D at a word's end
+    "שָׁלוֹם مُحَمَّد": ["שָׁלוֹם", "مُحَمَّد"],
+    "soft\u00adware": ["soft\u00adware"],
+    "zero\u200bwidth": ["zero", "width"],
+    "\ufeffthe \u200eend\u200b": ["the", "end"],
+    "👩‍💻👍🏽 1️⃣": ["👩‍💻", "👍🏽", "1️⃣"],
+    "l\u2060'\u2060eau don't": ["l\u2060'\u2060eau", "don't"],
+    "The cat's mat, 10,000 (x).": ["The", "cat's", "mat", ",", "10", ",", "000", "(", "x", ")", "."],
+}
+
+
+@pytest.mark.parametrize(("text", "words"), SPLIT.items())
+def test_joiners_and_marks_belong_to_their_word(text, words):
+    inner = tokenizer_training.word_level("word", lowercase=False)
+    assert [word for word, _ in inner.pre_tokenizer.pre_tokenize_str(text)] == words
+    assert Splitter("word", lowercase=False).split(text.split()).words == words
+    learned = Tokenizer.train_from_iterator([text], lowercase=False)
+    assert set(learned.vocab) == {"[PAD]", "[UNK]", "[SEP]", *words}
+    assert learned.encode(text).tokens == words
+
+
+@pytest.mark.parametrize("attached", ATTACHED)
+@pytest.mark.parametrize("left", ["a", "ب", "क"])
+def test_words_with_attached_characters_are_unicodes(attached, left):
+    """Annex 29, as the ``regex`` package has it."""
+    regex = pytest.importorskip("regex")
+    for text in (f"{left}{attached}{left}", f"{left}{attached} {left}", f"{left}{attached}{attached}{left}x"):
+        theirs = [part for part in regex.split(r"(?V1w)\b", text) if part.strip()]
+        inner = tokenizer_training.word_level("word", lowercase=False)
+        assert [word for word, _ in inner.pre_tokenizer.pre_tokenize_str(text)] == theirs
+
+
+CAPITALS = [
+    "ΛΟΓΟΣ",
+    "ΌΛΟΣ Ο ΚΌΣΜΟΣ",
+    "ΣΑΣ.",
+    "Σ",
+    "Α\u0301Σ",
+    "ΑΣ'Β ΑΣ'",
+    "İSTANBUL",
+    "STRAẞE",
+    "ǅ",
+    "ΟΔΥΣΣΕΥΣ-ΑΣ",
+    "ΑΣ\u00ad",
+]
+
+
+@pytest.mark.parametrize("text", CAPITALS)
+@pytest.mark.parametrize("kind", ["word", "whitespace", "bpe", "unigram"])
+def test_lower_casing_is_pythons(text, kind):
+    learned = Tokenizer.train_from_iterator([text, text.lower()], kind, 400 if kind == "bpe" else 60)
+    form = "NFKC" if kind == "unigram" else "NFC"
+    assert learned.inner.normalizer.normalize_str(text) == unicodedata.normalize(form, text).lower()
+    again = Tokenizer.from_json(learned.to_json())
+    assert again.encode(text).tokens == again.encode(text.lower()).tokens
+    if kind in ("word", "whitespace"):
+        assert Splitter(kind, lowercase=True).split(text.split()).words == again.encode(text).tokens
+
+
+def test_wordpiece_learns_a_final_sigma():
+    learned = Tokenizer.train_from_iterator(["ΛΟΓΟΣ λογος"] * 9, "wordpiece", 60)
+    assert learned.encode("ΛΟΓΟΣ").tokens == learned.encode("λογος").tokens
+    assert not any("οσ" in token for token in learned.vocab)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import unicodedata
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -149,8 +151,9 @@ def from_pretrained(
 ) -> tuple[Float[Array, "V D"], MatchReport]:
     """Copy the rows of the tokens that ``pretrained`` has, draw the others from N(0, std²), and report.
 
-    Tokens match exactly; ``ignore_case=True`` then also takes, for a token without a match, the first
-    pretrained token that equals it but for case. ``std`` is that of the copied numbers if not given, so that
+    Tokens match exactly, or else as Unicode's equivalent spellings (é as one character, or e and an accent).
+    ``ignore_case=True`` then also takes, for a token without a match, the first pretrained token that equals
+    it but for case. ``std`` is that of the copied numbers if not given, so that
     drawn rows are as long as copied ones (1/sqrt(D) if nothing matched).
     ``ShapeError`` if ``embedding_dimension`` is given and is not the pretrained width; ``TableFormatError``
     if a row to copy holds NaN or infinity (a row that no token asks for may).
@@ -174,15 +177,16 @@ def from_pretrained(
     shape = _checked_shape((len(vocab), width))
     padding_id, rng = checked_padding_id(padding_id, len(vocab)), checked_rng(rng)
     tokens = list(vocab)
-    exact = _first_ids(pretrained.vocab, folded=False)
-    source = [exact.get(token) for token in tokens]
-    matched_exactly = len(tokens) - source.count(None)
-    if ignore_case:
-        folded = _first_ids(pretrained.vocab, folded=True)
+    source: list[int | None] = [None] * len(tokens)
+    matched_in_case = 0
+    keys: list[Callable[[str], str]] = [str, _composed, *([_folded] if ignore_case else [])]
+    for key in keys:
+        ids = _first_ids(pretrained.vocab, key)
         source = [
-            folded.get(token.casefold()) if row is None else row
-            for token, row in zip(tokens, source, strict=True)
+            ids.get(key(token)) if row is None else row for token, row in zip(tokens, source, strict=True)
         ]
+        if key is not _folded:
+            matched_in_case = len(tokens) - source.count(None)
 
     known = np.array([row is not None for row in source])
     rows = np.array([row for row in source if row is not None], np.int64)
@@ -197,16 +201,24 @@ def from_pretrained(
     weight[known] = copied
     matched = int(known.sum())
     unmatched = tuple(token for token, row in zip(tokens, source, strict=True) if row is None)
-    report = MatchReport(matched, matched - matched_exactly, len(tokens), unmatched)
+    report = MatchReport(matched, matched - matched_in_case, len(tokens), unmatched)
     return _zero_row(weight, padding_id), report
 
 
-def _first_ids(vocab: Vocab, folded: bool) -> dict[str, int]:
-    """Each token (in one case if ``folded``) and the first id that holds it."""
+def _first_ids(vocab: Vocab, key: Callable[[str], str]) -> dict[str, int]:
+    """The first id for each ``key`` of a token."""
     first: dict[str, int] = {}
     for row, token in enumerate(vocab):
-        first.setdefault(token.casefold() if folded else token, row)
+        first.setdefault(key(token), row)
     return first
+
+
+def _composed(token: str) -> str:
+    return token if token.isascii() else unicodedata.normalize("NFC", token)
+
+
+def _folded(token: str) -> str:
+    return _composed(token.casefold())
 
 
 def _uniform(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from tokenspace import tokenizer_files, tokenizer_training
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Int
+from tokenspace.token_marks import CONTINUATION, Encoding
 from tokenspace.tokenizer_errors import raised_as
 from tokenspace.tokenizer_training import PAD
 from tokenspace.vocab import Vocab, placeholder
@@ -176,12 +178,30 @@ class Tokenizer:
         tokenizer_files.check_holes(ids, self._origin)
         by_id = {i: token.removesuffix(self._word_mark) for token, i in ids.items()}
         size = max(by_id, default=-1) + 1
-        return Vocab([by_id.get(i) or placeholder(i) for i in range(size)], special=self._special_ids)
-
-    @cached_property
-    def _special_ids(self) -> frozenset[int]:
         added = self.inner.get_added_tokens_decoder()
-        return frozenset(i for i, token in added.items() if token.special)
+        return Vocab(
+            [by_id.get(i) or placeholder(i) for i in range(size)],
+            special=[i for i, token in added.items() if token.special],
+            encoding=self._encoding,
+            added=added,
+        )
+
+    @property
+    def _encoding(self) -> Encoding | None:
+        """How its tokens mark where words begin; None where its parts don't tell."""
+        settings = self._settings
+        model = settings["model"]
+        if model["type"] == "WordLevel" or model.get("end_of_word_suffix"):
+            return "word"
+        if model["type"] == "WordPiece":
+            return "wordpiece" if model.get("continuing_subword_prefix") == CONTINUATION else None
+        parts = [settings.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]
+        if any(_holds(part, "ByteLevel") for part in parts):
+            return "byte-level"
+        metaspace = any(_holds(part, "Metaspace") for part in parts) or "▁" in json.dumps(
+            parts, ensure_ascii=False
+        )
+        return "sentencepiece" if metaspace else None
 
     @cached_property
     def unk_id(self) -> int | None:
@@ -225,7 +245,23 @@ class Tokenizer:
         """The text of ``ids`` (T,), special tokens left out; ``TokenIdError`` for an id without a token."""
         checked = np.atleast_1d(checked_ids(ids, len(self.vocab))).tolist()
         with raised_as(TableFormatError, f"{self._origin} can't put these ids together"):
-            return self.inner.decode(checked)
+            if not self._decodes_bytes:
+                return self.inner.decode(checked)
+            # The library would read added tokens, which are text, as bytes too.
+            added = self.inner.get_added_tokens_decoder()
+            runs = itertools.groupby(checked, key=lambda i: i if i in added else None)
+            return "".join(
+                self.inner.decode(list(run))
+                if i is None
+                else ""
+                if added[i].special
+                else added[i].content * len(list(run))
+                for i, run in runs
+            )
+
+    @property
+    def _decodes_bytes(self) -> bool:
+        return _holds(self._settings.get("decoder"), "ByteLevel")
 
     def _encode(self, text: str, pair: str | None = None, special: bool = True) -> tokenizers.Encoding:
         inner = self.inner
@@ -263,6 +299,13 @@ class _Lines:
 
     def __iter__(self) -> Iterator[str]:
         return text_files.lines(self._files)
+
+
+def _holds(part: Any, kind: str) -> bool:
+    """Return whether a part of a ``tokenizer.json`` has a step of this type, at any depth."""
+    if isinstance(part, list):
+        return any(_holds(each, kind) for each in part)
+    return isinstance(part, dict) and (part.get("type") == kind or _holds(list(part.values()), kind))
 
 
 def _plain(text: str) -> str:

@@ -4,7 +4,8 @@
 ``vocab.txt``                         WordPiece (BERT): a token a line, its id the line's number from 0
 ``vocab.json`` and ``merges.txt``     byte-level BPE (GPT-2): an object of token to id; after a ``#version``
                                       line, two tokens a line, to be merged in this order
-``tokenizer_config.json``             beside them: lower-casing and such, and tokens that were added
+``tokenizer_config.json``             beside them: lower-casing and such, special tokens, and tokens that were
+                                      added (``tokenizer_special``)
 ``added_tokens.json``                 where that names none: an object of added token to id
 ====================================  =======================================================================
 """
@@ -17,16 +18,48 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tokenspace import tokenizer_special
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.tokenizer_errors import raised_as
-from tokenspace.tokenizer_training import UNK, wordpiece
+from tokenspace.tokenizer_training import CLS, SEP, UNK, frame, wordpiece
+from tokenspace.vocab import Vocab
 
 JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 MOST_HOLES = 100_000  # ids without a token, beyond one for each token: more is damage, not padding
 TOKENIZER_FILES = (JSON, VOCAB_JSON, MERGES, VOCAB_TXT)
 CONFIG, ADDED, SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
+MODEL = "config.json"
 MERGES_START = b"#version"
 _BERT_LIKE = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert", "LayoutLM")
+_BERT_TYPES = (  # models' types whose tokenizer is BERT's, as transformers lists them
+    *("align", "bark", "bert", "blip", "bros", "chinese_clip", "convbert", "distilbert", "electra", "ernie"),
+    *(
+        "flava",
+        "git",
+        "grounding-dino",
+        "layoutlm",
+        "megatron-bert",
+        "mm-grounding-dino",
+        "mobilebert",
+        "nezha",
+    ),
+    *("nomic_bert", "qdqbert", "realm", "retribert", "squeezebert", "tvp", "vilt", "visual_bert"),
+)
+_GPT2_TYPES = (
+    *(
+        "blip-2",
+        "codegen",
+        "dbrx",
+        "emu3",
+        "gpt2",
+        "gpt_neo",
+        "gptj",
+        "hyperclovax_vision_v2",
+        "instructblip",
+    ),
+    *("instructblipvideo", "jais2", "opt", "phi", "starcoder2"),
+)
+_END_OF_TEXT = "<|endoftext|>"
 _OTHER_FAMILY = f"save the tokenizer as {JSON} with the library that it is from"
 
 
@@ -56,10 +89,19 @@ def read(path: Path) -> Description:
     if os.path.isdir(path):
         for name in (JSON, MERGES, VOCAB_TXT):
             if os.path.isfile(path / name):
-                return _with_added(read(path / name), path)
+                description = _with_added(_file(path / name), path)
+                return description if name == JSON else _with_special(description, path)
         raise CheckpointError(
             f"no tokenizer at {path}: it has neither {JSON} nor {VOCAB_JSON} with {MERGES} nor {VOCAB_TXT}"
         )
+    description = _file(path)
+    return description if isinstance(description.text, bytes) else _with_special(description, path.parent)
+
+
+def _file(path: Path) -> Description:
+    """One file's tokenizer, without what its folder's settings say of special tokens: the bytes of a
+    ``tokenizer.json``, or the text of one made from older files.
+    """
     content = content_of(path)
     start = content[:64].lstrip()
     if path.name == MERGES or start.startswith(MERGES_START):
@@ -89,7 +131,7 @@ def added_tokens(folder: Path) -> dict[int, Added]:
         found = [_added(file, key, value) for key, value in entries.items()] if _is_object(entries) else None
     else:
         file, entries = folder / ADDED, _object_if_there(folder / ADDED)
-        special = _special_names({**config, **_object_if_there(folder / SPECIAL)}) if entries else set()
+        special = _special_names(_settings(folder)) if entries else set()
         found = [(i, Added(token, token in special, token not in special)) for token, i in entries.items()]
     if found is None or not all(type(i) is int and i >= 0 for i, _ in found):
         raise CheckpointError(f"{file} must give each added token an id, a whole number from 0; it does not")
@@ -111,6 +153,25 @@ def with_added_names(tokens: list[str], added: dict[int, Added], folder: Path) -
         if i == len(named):
             named.append(token.content)
     return named
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """What a folder's settings say of special tokens."""
+    return tokenizer_special.merged(_object_if_there(folder / CONFIG), _object_if_there(folder / SPECIAL))
+
+
+def _with_special(description: Description, folder: Path) -> Description:
+    """The description with the special tokens that the folder's settings name, put where they say."""
+    from tokenizers import Tokenizer, models
+
+    settings = _settings(folder)
+    tokenizer_special.check_readable(settings, folder / CONFIG)
+    inner = Tokenizer.from_str(str(description.text))
+    is_bert = isinstance(inner.model, models.WordPiece)
+    tokenizer_special.add_named(inner, settings, None if is_bert else _END_OF_TEXT)
+    if not is_bert:
+        tokenizer_special.frame(inner, settings, _END_OF_TEXT)
+    return description._replace(text=inner.to_str())
 
 
 def _with_added(description: Description, folder: Path) -> Description:
@@ -191,31 +252,41 @@ def _wordpiece(path: Path) -> Description:
 
     tokens = wordpiece_tokens(path)
     ids = {token: i for i, token in enumerate(tokens)}
-    if path.name != VOCAB_TXT and UNK not in ids and _are_words(tokens):
+    settings = _settings(path.parent)
+    unk, cls, sep = (
+        tokenizer_special.content(settings.get(role, usual)) or usual
+        for role, usual in (("unk_token", UNK), ("cls_token", CLS), ("sep_token", SEP))
+    )
+    if path.name != VOCAB_TXT and unk not in ids and _are_words(tokens):
         from tokenspace.formats.word_tokenizer import word_tokenizer  # here, since it imports this module
 
         text = word_tokenizer(tokens, path)
         return Description(text, path, "a list of words: a text is split into them, and others are left out")
-    if UNK not in ids:
+    if unk not in ids:
         raise CheckpointError(
-            f"{path} has no line {UNK}, which a WordPiece vocabulary needs: is it a {VOCAB_TXT}?"
+            f"{path} has no line {unk}, which a WordPiece vocabulary needs: is it a {VOCAB_TXT}?"
         )
-    config = _config(path, _BERT_LIKE, "BERT's")
+    config = _config(path, _BERT_LIKE, _BERT_TYPES, "BERT's")
     lowercase = _flag(config, "do_lower_case")
     inner = wordpiece(
-        models.WordPiece(ids, unk_token=UNK),
+        models.WordPiece(ids, unk_token=unk),
         lowercase is not False,
         _flag(config, "strip_accents"),
         _flag(config, "tokenize_chinese_chars") is not False,
     )
+    if (cls, sep) != (CLS, SEP):
+        if missing := next((token for token in (cls, sep) if token not in ids), None):
+            raise CheckpointError(f"{path} has no line {missing}, which {CONFIG} puts around each text")
+        inner.add_special_tokens([cls, sep])
+        frame(inner, f"{cls} $A {sep}", f"{cls} $A {sep} $B:1 {sep}:1")
     assumed = None if lowercase is not None else "text is lower-cased, BERT's default: no file says whether"
     return Description(inner.to_str(), path, assumed)
 
 
 def _are_words(tokens: list[str]) -> bool:
-    """Return whether ``tokens`` are whole words, each once, rather than WordPiece's pieces."""
-    whole = all(token and token == token.strip() and not token.startswith("##") for token in tokens)
-    return whole and len(set(tokens)) == len(tokens)
+    """Return whether ``tokens`` are whole words, each once, rather than a tokenizer's pieces."""
+    clean = all(token and token == token.strip() for token in tokens)
+    return clean and len(set(tokens)) == len(tokens) and Vocab(tokens).encoding == "word"
 
 
 def _byte_level(vocabulary: Path, merges: Path) -> Description:
@@ -225,7 +296,7 @@ def _byte_level(vocabulary: Path, merges: Path) -> Description:
     if not all(type(i) is int and i >= 0 for i in ids.values()) or len(set(ids.values())) < len(ids):
         raise CheckpointError(f"{vocabulary} must give each token an id of its own; it does not")
     check_holes(ids, vocabulary)
-    config = _config(merges, ("GPT2",), "GPT-2's")
+    config = _config(merges, ("GPT2",), _GPT2_TYPES, "GPT-2's")
     pairs = _pairs(merges, ids)
     if any(token.endswith("</w>") for token in ids):
         raise CheckpointError(f"{vocabulary} marks the ends of words by </w>: this is no byte-level BPE")
@@ -236,8 +307,6 @@ def _byte_level(vocabulary: Path, merges: Path) -> Description:
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(_flag(config, "add_prefix_space")))
     inner.decoder = decoders.ByteLevel()
     inner.post_processor = processors.ByteLevel(trim_offsets=False)
-    if "<|endoftext|>" in ids:
-        inner.add_special_tokens(["<|endoftext|>"])
     return Description(inner.to_str(), vocabulary)
 
 
@@ -285,17 +354,26 @@ def merge_fault(description: bytes) -> str | None:
     return None
 
 
-def _config(path: Path, classes: tuple[str, ...], whose: str) -> dict[str, Any]:
+def _config(path: Path, classes: tuple[str, ...], types: tuple[str, ...], whose: str) -> dict[str, Any]:
     """What ``tokenizer_config.json`` beside ``path`` says, if it is there. Another family's tokenizer may
-    keep files of the same names and read them in another way: its class is refused.
+    keep files of the same names and read them in another way: its class is refused, and where no file names
+    a class, a model's type that is not one of ``types``.
     """
-    beside = path.with_name(CONFIG)
-    config = _object_if_there(beside)
-    name = config.get("tokenizer_class")
-    if isinstance(name, str) and name.removesuffix("Fast").removesuffix("Tokenizer") not in classes:
-        raise CheckpointError(
-            f"{beside} names {name}; {path.name} is read in {whose} way alone: {_OTHER_FAMILY}"
-        )
+    config, model = _object_if_there(path.with_name(CONFIG)), _object_if_there(path.with_name(MODEL))
+    said = next(
+        ((each, name) for each in (config, model) if isinstance(name := each.get("tokenizer_class"), str)),
+        None,
+    )
+    kind = model.get("model_type")
+    fault = None
+    if said is not None:
+        beside, name = CONFIG if said[0] is config else MODEL, said[1]
+        if name.removesuffix("Fast").removesuffix("Tokenizer") not in classes:
+            fault = f"{path.with_name(beside)} names {name}"
+    elif isinstance(kind, str) and kind not in types:
+        fault = f"{path.with_name(MODEL)} is of a model of type {kind!r}"
+    if fault:
+        raise CheckpointError(f"{fault}; {path.name} is read in {whose} way alone: {_OTHER_FAMILY}")
     return config
 
 

@@ -35,8 +35,20 @@ WORD_SPECIAL = (PAD, UNK, SEP)
 UNIGRAM_SPECIAL = ("<unk>", "<s>", "</s>")
 WHOLE_WORDS = ("word", "whitespace")
 KINDS = (*WHOLE_WORDS, "bpe", "wordpiece", "unigram")
-# A run of letters (an apostrophe inside it stays: don't), a run of digits, or one other visible character.
-_WORDS = r"\p{L}[\p{L}\p{M}]*(?:['’]\p{L}[\p{L}\p{M}]*)*|\p{N}+|[^\s\p{L}\p{N}]"
+# Marks, joiners, format characters and emoji modifiers belong to the character before them (Unicode Standard
+# Annex 29, rule WB4). U+200B, the zero width space, is the one format character that ends a word.
+_ATTACHED = r"[[\p{M}\p{Cf}\x{1F3FB}-\x{1F3FF}]&&[^\x{200B}]]"
+_LETTERS = rf"\p{{L}}(?:\p{{L}}|{_ATTACHED})*"
+# A run of letters (an apostrophe inside it stays: don't), a run of digits, or one other visible character;
+# pictures joined by U+200D are one (rule WB3c). What is not matched, such as a lone U+200E, is no word.
+_WORDS = (
+    rf"{_LETTERS}(?:['’]{_ATTACHED}*{_LETTERS})*"
+    rf"|\p{{N}}(?:\p{{N}}|{_ATTACHED})*"
+    rf"|[^\s\p{{L}}\p{{N}}\p{{Cf}}]{_ATTACHED}*(?:(?<=\x{{200D}})\p{{Extended_Pictographic}}{_ATTACHED}*)*"
+)
+# Python's rule (Unicode Standard, table 3-17): a capital sigma after a cased character and not before one is
+# final. The library's Lowercase looks at one character at a time, and knows no such context.
+_FINAL_SIGMA = r"(?<=\p{Cased}\p{Case_Ignorable}*)Σ(?!\p{Case_Ignorable}*\p{Cased})"
 MOST_WORDS = 2**31 - 1
 MOST_PIECES = 10_000_000  # memory for as many as are asked for is taken before any is found
 _TOO_SMALL = "The vocabulary is not large enough"  # so the library's own error begins
@@ -103,7 +115,7 @@ def word_level(kind: str, lowercase: bool, words: Iterable[str] = ()) -> tokeniz
         kind, lowercase, [*WORD_SPECIAL, *(word for word in words if word not in WORD_SPECIAL)]
     )
     inner.add_special_tokens(list(WORD_SPECIAL))
-    _frame(inner, "$A", f"$A {SEP} $B:1 {SEP}:1")
+    frame(inner, "$A", f"$A {SEP} $B:1 {SEP}:1")
     return inner
 
 
@@ -148,7 +160,7 @@ def _byte_pairs(
         show_progress=False,
     )
     inner.train_from_iterator(texts, trainer)
-    _frame(inner, "$A", f"$A {SEP} $B:1 {SEP}:1")
+    frame(inner, "$A", f"$A {SEP} $B:1 {SEP}:1")
     return inner
 
 
@@ -158,13 +170,19 @@ def _wordpiece(
     """The characters first, in a pass that merges none, so that their ids (which settle equal counts) are
     given in the order of the characters and not of a hash map.
     """
-    from tokenizers import models, trainers
+    from tokenizers import models, normalizers, trainers
 
     if iter(texts) is texts:
         texts = list(texts)  # a generator can't be gone over again
 
+    def around(model: tokenizers.models.WordPiece) -> tokenizers.Tokenizer:
+        inner = wordpiece(model, lowercase)
+        if lowercase:
+            inner.normalizer = normalizers.Sequence([_final_sigma(), inner.normalizer])
+        return inner
+
     def learn(size: int, continuations: list[str]) -> tokenizers.Tokenizer:
-        inner = wordpiece(models.WordPiece(unk_token=UNK), lowercase)
+        inner = around(models.WordPiece(unk_token=UNK))
         trainer = trainers.WordPieceTrainer(
             vocab_size=size,
             min_frequency=min_count,
@@ -177,7 +195,7 @@ def _wordpiece(
     alphabet = learn(0, []).get_vocab()
     _check_size(vocab_size, len(alphabet))
     learned = learn(vocab_size, sorted(token for token in alphabet if token.startswith("##")))
-    return wordpiece(models.WordPiece(learned.get_vocab(), unk_token=UNK), lowercase)
+    return around(models.WordPiece(learned.get_vocab(), unk_token=UNK))
 
 
 def wordpiece(
@@ -203,7 +221,7 @@ def wordpiece(
     inner.decoder = decoders.WordPiece(prefix="##")
     inner.add_special_tokens([token for token in BERT_SPECIAL if inner.token_to_id(token) is not None])
     if inner.token_to_id(CLS) is not None and inner.token_to_id(SEP) is not None:
-        _frame(inner, f"{CLS} $A {SEP}", f"{CLS} $A {SEP} $B:1 {SEP}:1")
+        frame(inner, f"{CLS} $A {SEP}", f"{CLS} $A {SEP} $B:1 {SEP}:1")
     return inner
 
 
@@ -230,7 +248,7 @@ def _unigram(texts: Iterable[str], vocab_size: int, min_count: int, lowercase: b
     description = json.loads(inner.to_str())
     learned = [(token, score) for token, score in description["model"]["vocab"]]
     inner.model = models.Unigram(_in_order(learned), unk_id=0, byte_fallback=False)
-    _frame(inner, "<s> $A </s>", "<s> $A </s> $B:1 </s>:1")
+    frame(inner, "<s> $A </s>", "<s> $A </s> $B:1 </s>:1")
     return inner
 
 
@@ -278,10 +296,17 @@ def _normalizer(form: str, lowercase: bool) -> tokenizers.normalizers.Normalizer
     from tokenizers import normalizers
 
     steps = [getattr(normalizers, form)()]
-    return normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
+    return normalizers.Sequence([*steps, _final_sigma(), normalizers.Lowercase()] if lowercase else steps)
 
 
-def _frame(inner: tokenizers.Tokenizer, single: str, pair: str) -> None:
+def _final_sigma() -> tokenizers.normalizers.Normalizer:
+    """Lower-case each final Σ to ς, and leave all else to the step after this one."""
+    from tokenizers import Regex, normalizers
+
+    return normalizers.Replace(Regex(_FINAL_SIGMA), "ς")
+
+
+def frame(inner: tokenizers.Tokenizer, single: str, pair: str) -> None:
     """Have special tokens put around a text and a pair."""
     from tokenizers import processors
 

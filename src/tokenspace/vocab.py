@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import operator
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -18,13 +19,18 @@ import numpy as np
 
 from tokenspace.errors import TokenIdError, VocabError
 from tokenspace.shapes import Array, Int
+from tokenspace.token_marks import (
+    CONTINUATION,
+    SIGNS,
+    WORD_START,
+    Encoding,
+    from_byte_level,
+    is_lone_byte,
+    to_byte_level,
+)
 
-Encoding = Literal["word", "wordpiece", "byte-level", "sentencepiece"]
 Kind = Literal["special", "byte", "word-initial", "continuation", "unused"]
 
-WORD_START = {"byte-level": "Ġ", "sentencepiece": "▁"}
-CONTINUATION = "##"
-_MARKERS: dict[Encoding, str] = {"wordpiece": CONTINUATION, "byte-level": "Ġ", "sentencepiece": "▁"}
 _UNUSED = re.compile(r"\[unused.*\]|<unused\d+>|<\|reserved_special_token_\d+\|>")
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _SCANS = 64  # searches that read the tokens' bytes, before a dict of them (100 bytes a token) pays
@@ -43,7 +49,9 @@ class Vocab:
     """V tokens in id order; ``special`` names the ids that stand for structure rather than text.
 
     Tokens are ``str``; bytes that are no UTF-8 are carried as surrogate escapes. Two ids may hold the same
-    token (real vocabularies do): the id is the key.
+    token (real vocabularies do): the id is the key. ``encoding`` says how tokens mark where words begin; if
+    it is not given, the tokens have to show it (see ``encoding``). ``added`` names the ids of tokens that
+    were added to a tokenizer: they and the special ones are spelled as text, whatever the encoding.
 
     >>> vocab = Vocab(["[PAD]", "the", "cat", "##s"], special=[0])
     >>> vocab[2], vocab.id("cat"), vocab.kind(3), len(vocab)
@@ -55,7 +63,11 @@ class Vocab:
     """
 
     def __init__(
-        self, tokens: Sequence[str], special: Iterable[SupportsIndex] = (), encoding: Encoding | None = None
+        self,
+        tokens: Sequence[str],
+        special: Iterable[SupportsIndex] = (),
+        encoding: Encoding | None = None,
+        added: Iterable[SupportsIndex] = (),
     ):
         if isinstance(tokens, str | bytes):
             raise VocabError(f"a vocabulary is a list of tokens, found {type(tokens).__name__}")
@@ -65,7 +77,7 @@ class Vocab:
             raise VocabError(f"token {error.object!r} can't be written as bytes: {error.reason}") from None
         offsets = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum([len(token) for token in encoded], out=offsets[1:])
-        self._set(np.frombuffer(b"".join(encoded), np.uint8), offsets, special, encoding)
+        self._set(np.frombuffer(b"".join(encoded), np.uint8), offsets, special, encoding, added)
 
     @classmethod
     def from_bytes(
@@ -74,6 +86,7 @@ class Vocab:
         offsets: Int[Array, " V_plus_1"],
         special: Iterable[SupportsIndex] = (),
         encoding: Encoding | None = None,
+        added: Iterable[SupportsIndex] = (),
     ) -> Vocab:
         """Wrap V tokens already laid end to end: token i is ``data[offsets[i]:offsets[i + 1]]`` (UTF-8)."""
         self = cls.__new__(cls)
@@ -83,7 +96,7 @@ class Vocab:
                 f"token offsets must rise from 0 to the {data.size:,} bytes of token text; "
                 "these don't: the vocabulary is damaged"
             )
-        self._set(data, offsets, special, encoding)
+        self._set(data, offsets, special, encoding, added)
         return self
 
     def _set(
@@ -92,11 +105,13 @@ class Vocab:
         offsets: Int[Array, " V_plus_1"],
         special: Iterable[SupportsIndex],
         encoding: Encoding | None,
+        added: Iterable[SupportsIndex],
     ) -> None:
         self.data = data
         self.offsets = offsets
         self._scans = 0
         self.special: tuple[int, ...] = tuple(sorted({self._checked(i) for i in special}))
+        self.added: tuple[int, ...] = tuple(sorted({self._checked(i) for i in added} - set(self.special)))
         if encoding is not None:
             if encoding not in get_args(Encoding):
                 raise VocabError(
@@ -136,7 +151,8 @@ class Vocab:
         if not isinstance(other, Vocab):
             return NotImplemented
         same_text = np.array_equal(self.data, other.data) and np.array_equal(self.offsets, other.offsets)
-        return same_text and (self.special, self.encoding) == (other.special, other.encoding)
+        about = (self.special, self.encoding, self.added)
+        return same_text and about == (other.special, other.encoding, other.added)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -149,8 +165,10 @@ class Vocab:
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         places = np.repeat(self.offsets[ids] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        special = np.flatnonzero(np.isin(ids, self.special)).tolist()
-        return Vocab.from_bytes(self.data[places], offsets, special, self.encoding)
+        special, added = (
+            np.flatnonzero(np.isin(ids, which)).tolist() for which in (self.special, self.added)
+        )
+        return Vocab.from_bytes(self.data[places], offsets, special, self.encoding, added)
 
     def _lowest(self, token: str) -> int | None:
         """The lowest id that holds ``token``; None if none does."""
@@ -169,16 +187,29 @@ class Vocab:
 
     @cached_property
     def encoding(self) -> Encoding:
-        """How tokens mark where words begin: told by the marker that at least 1 % of them start with."""
-        for encoding, marker in _MARKERS.items():
-            code = np.frombuffer(marker.encode(), np.uint8)
-            starts = self.offsets[:-1][np.diff(self.offsets) >= code.size]
-            marked = np.ones(starts.size, bool)
-            for k, byte in enumerate(code):
-                marked &= self.data[starts + k] == byte
-            if 0 < len(self) <= 100 * int(marked.sum()):
+        """How tokens mark where words begin: as was given, else as most of the tokens show.
+
+        A marker counts if more than half of the tokens begin with it, or fewer beside a token that every
+        vocabulary of that encoding has (``token_marks.SIGNS``). A few words
+        that begin with ## or ▁ are words.
+
+        >>> Vocab(["▁the", "▁cat", "s"]).encoding, Vocab(["the", "cat", "##x"]).encoding
+        ('sentencepiece', 'word')
+        """
+        for encoding, sign in SIGNS.items():
+            share = self.beginning_with(sign.marker) / max(len(self), 1)
+            if share > 0.5 or (share >= sign.share and any(self.ids(token) for token in sign.tokens)):
                 return encoding
         return "word"
+
+    def beginning_with(self, marker: str) -> int:
+        """The number of tokens that begin with ``marker``."""
+        code = np.frombuffer(marker.encode(), np.uint8)
+        starts = self.offsets[:-1][np.diff(self.offsets) >= code.size]
+        marked = np.ones(starts.size, bool)
+        for k, byte in enumerate(code):
+            marked &= self.data[starts + k] == byte
+        return int(marked.sum())
 
     def id(self, token: str) -> int:
         """The id of ``token``, written as the vocabulary writes it; the lowest where several ids hold it."""
@@ -199,10 +230,14 @@ class Vocab:
 
     def find(self, word: str) -> Found:
         """The id that a person means by ``word``: the form that begins a word where there is one, else the
-        plain form, else the token exactly as typed. ``VocabError`` with close spellings if none exists.
+        plain form, else the token exactly as typed. A word that Unicode can write in several ways (é as one
+        character, or e and an accent) is found in each of them; the way it is typed comes first.
+        ``VocabError`` with close spellings if none exists.
 
-        >>> Vocab(["king", "Ġking", "s"]).find("king")
+        >>> Vocab(["king", "Ġking", "s"], encoding="byte-level").find("king")
         Found(id=1, token='Ġking')
+        >>> Vocab(["caf\\u00e9"]).find("cafe\\u0301").id
+        0
         """
         found = self.known(word)
         if found is None:
@@ -210,15 +245,61 @@ class Vocab:
         return found
 
     def known(self, word: str) -> Found | None:
-        """What ``find`` finds; None if there is nothing, without looking for close spellings."""
-        for form in self._forms(word):
-            if (i := self._lowest(form)) is not None:
-                return Found(i, form)
-        return None
+        """The token that ``find`` finds; None if there is none, without looking for close spellings."""
+        for spelling in _spellings(word):
+            for form in self._forms(spelling):
+                i = self._lowest(form)
+                if i is not None and (form == spelling or not self.is_verbatim(i)):
+                    return Found(i, form)
+        if word.isascii():
+            return None
+        i = self._partly_composed.get(unicodedata.normalize("NFC", word))
+        return None if i is None else Found(i, self[i])
+
+    def is_verbatim(self, i: int) -> bool:
+        """Return whether token i, special or added, is spelled as text, without the encoding's marks."""
+        return i in self._verbatim
+
+    @cached_property
+    def _verbatim(self) -> frozenset[int]:
+        return frozenset((*self.special, *self.added))
+
+    @cached_property
+    def _partly_composed(self) -> dict[str, int]:
+        """NFC -> lowest id, of the tokens in neither NFC nor NFD: Vietnamese keyboards write such words."""
+        found: dict[str, int] = {}
+        for i, token in enumerate(self):
+            if not token.isascii() and not unicodedata.is_normalized("NFC", token):
+                text = token.removeprefix(WORD_START.get(self.encoding, ""))
+                found.setdefault(unicodedata.normalize("NFC", text), i)
+        return found
+
+    def text(self, i: SupportsIndex) -> str:
+        """The text that token i stands for, without the encoding's marks: its bytes as UTF-8 (U+FFFD for
+        others) if they are spelled by GPT-2's stand-ins. Special and added tokens are text already.
+
+        >>> vocab = Vocab(["ĠcafÃ©", "čas"], encoding="byte-level", added=[1])
+        >>> vocab.text(0), vocab.text(1)
+        ('café', 'čas')
+        """
+        return self._text(self[i], self.is_verbatim(operator.index(i)))
+
+    def texts(self) -> Iterator[str]:
+        """The ``text`` of each token, in order."""
+        for i, token in enumerate(self):
+            yield self._text(token, self.is_verbatim(i))
+
+    def _text(self, token: str, verbatim: bool) -> str:
+        if verbatim:
+            return token
+        if self.encoding == "byte-level":
+            return from_byte_level(token).removeprefix(" ")
+        mark = CONTINUATION if self.encoding == "wordpiece" else WORD_START.get(self.encoding, "")
+        return token.removeprefix(mark) or token
 
     def _forms(self, word: str) -> list[str]:
         if self.encoding == "byte-level" and _is_writable(word):
-            plain = "".join(_BYTE_LEVEL[b] for b in word.encode("utf-8", "surrogateescape"))
+            plain = to_byte_level(word)
             return ["Ġ" + plain, plain, word]
         if self.encoding == "sentencepiece":
             return ["▁" + word.replace(" ", "▁"), word]
@@ -231,20 +312,22 @@ class Vocab:
         >>> [llama.kind(i) for i in range(5)]
         ['special', 'byte', 'word-initial', 'continuation', 'unused']
         """
-        return self._kind(self[i], i in self.special)
+        return self._kind(self[i], i in self.special, i in self.added)
 
     def kinds(self) -> Iterator[Kind]:
         """The ``kind`` of each id, in order."""
-        special = set(self.special)
+        special, added = set(self.special), set(self.added)
         for i, token in enumerate(self):
-            yield self._kind(token, i in special)
+            yield self._kind(token, i in special, i in added)
 
-    def _kind(self, token: str, special: bool) -> Kind:
+    def _kind(self, token: str, special: bool, added: bool) -> Kind:
         if _UNUSED.fullmatch(token):
             return "unused"
         if special:
             return "special"
-        if _BYTE.fullmatch(token) or (self.encoding == "byte-level" and _is_lone_byte(token)):
+        if added:
+            return "word-initial"
+        if _BYTE.fullmatch(token) or (self.encoding == "byte-level" and is_lone_byte(token)):
             return "byte"
         if self.encoding == "wordpiece":
             return "continuation" if token.startswith(CONTINUATION) else "word-initial"
@@ -262,6 +345,7 @@ class Vocab:
         """Up to ``n`` tokens spelled like ``word``, nearest first, as a person would type them."""
         if not _is_writable(word):
             return []
+        word = unicodedata.normalize("NFC", word)
         mark = WORD_START.get(self.encoding, "\0")
         spellings: dict[str, None] = {}
         for i in self._alike(word, len(mark.encode())):
@@ -296,8 +380,17 @@ class Vocab:
     def _missing(self, word: str) -> str:
         near = self.close(word)
         hint = "close spellings: " + ", ".join(map(repr, near)) if near else "no close spelling either"
+        if not word.isascii() and (found := self.known(word)) is not None and found.token != word:
+            hint = f"Unicode has it spelled otherwise, as {found.token!a}"
         which = "the one token" if len(self) == 1 else f"one of the {len(self):,} tokens"
         return f"{word!r} is not {which} of this vocabulary; {hint}"
+
+
+def _spellings(word: str) -> list[str]:
+    """``word`` as it is, and its composed and decomposed forms where they differ."""
+    if word.isascii():
+        return [word]
+    return list(dict.fromkeys((word, *(unicodedata.normalize(form, word) for form in ("NFC", "NFD")))))
 
 
 def _is_writable(token: str) -> bool:
@@ -312,19 +405,3 @@ def _is_writable(token: str) -> bool:
 def placeholder(i: int) -> str:
     """The token given to a row that no token of the tokenizer names (padding rows, holes in the ids)."""
     return f"[unused-row-{i}]"
-
-
-def _byte_level_alphabet() -> dict[int, str]:
-    """GPT-2's printable stand-in for each byte: itself if visible in Latin-1, else the next from 256."""
-    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    hidden = [byte for byte in range(256) if byte not in visible]
-    return {byte: chr(byte) for byte in visible} | {byte: chr(256 + n) for n, byte in enumerate(hidden)}
-
-
-_BYTE_LEVEL = _byte_level_alphabet()
-_LONE_BYTES = {stand_in for byte, stand_in in _BYTE_LEVEL.items() if byte < 0x20 or byte >= 0x7F}
-
-
-def _is_lone_byte(token: str) -> bool:
-    """A control byte, or one byte of a longer UTF-8 character: no text by itself."""
-    return token in _LONE_BYTES

@@ -35,7 +35,6 @@ NOT_UTF8 = {
 }  # the first such line
 GLOVE = ["test_glove.txt"]
 COUNTS = {  # no vectors, but a token and a number a line all the same; gensim's reader drops what repeats
-    "DTM/sstats_test.txt": 562,
     "w2v_keyedvectors_load_test.vocab": 2,
 }
 CUT_OFF = "pretrained.vec"  # 3 rows in its header, and there is one

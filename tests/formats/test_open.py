@@ -55,12 +55,12 @@ def test_a_format_that_does_not_exist(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"its start is b''"),
+        (b"", "x.bin: the file is empty"),
         (b"words and words\n", "no table in a format known here"),
         (b"\x1f\x8b\x08\x00", r"x\.bin is damaged: Compressed file ended"),
         (b"PK\x03\x04....", r"x\.bin is damaged: File is not a zip file"),
-        (b"BZh91AY", "it looks like bzip2; unpack it first"),
-        (json.dumps({"a": [1]}).encode(), "no table in a format known here"),
+        (b"BZh91AY", "is bzip2: unpack it first"),
+        (json.dumps({"a": [1]}).encode(), "is JSON: write it as text"),
     ],
 )
 def test_what_is_no_table_is_named(content, message, write):

@@ -15,13 +15,15 @@ VECTORS = np.array([[0.5, 1e30], [-0.0, 7], [2.0**-120, 10]], "<f4")  # 10 has t
 
 
 def file_of(newline: bytes, before: bytes = b"", tokens=("a", "é" * 20, "c")) -> bytes:
-    rows = [token.encode() + b" " + vector.tobytes() for token, vector in zip(tokens, VECTORS, strict=True)]
+    rows = [
+        token.encode() + b" " + vector.tobytes()
+        for token, vector in zip(tokens, VECTORS[: len(tokens)], strict=True)
+    ]
     return b"3 2\n" + before + newline.join(rows) + newline
 
 
 @pytest.mark.parametrize("size", [1, 9, 50, 1 << 20])
-@pytest.mark.parametrize("before", [b"", b"\n"])
-@pytest.mark.parametrize("newline", [b"", b"\n"])
+@pytest.mark.parametrize(("before", "newline"), [(b"", b""), (b"\n", b""), (b"", b"\n")])
 @pytest.mark.parametrize("packed", [False, True])
 def test_records_of_any_length_pass_through_a_buffer_of_any_size(
     size, before, newline, packed, write, monkeypatch
@@ -31,7 +33,7 @@ def test_records_of_any_length_pass_through_a_buffer_of_any_size(
     content = file_of(newline, before)
     path = write("t", gzip.compress(content) if packed else content)
     table = word2vec.load(path)
-    first = "a" if newline else f"{before.decode()}a"  # where no row has a newline, it is the token's
+    first = f"{before.decode()}a"  # where no row has a newline, it is the token's
     assert list(table.vocab) == [first, "é" * 20, "c"]
     assert table.weight.tobytes() == VECTORS.tobytes()
     assert table.weight.dtype == np.float32
@@ -165,8 +167,22 @@ def test_a_newline_that_may_be_the_token_s_or_the_row_s_is_not_guessed(tokens, w
     row = next(i for i, token in enumerate(tokens) if token.startswith(b"\n")) + 1
     with pytest.raises(TableFormatError, match=rf"row {row}: is the newline before the token its own"):
         word2vec.load(write("t", without_newlines(*tokens)))
-    table = word2vec.load(write("t", without_newlines(*tokens) + b"\n"))
-    assert [token.encode() for token in table.vocab] == [token.removeprefix(b"\n") for token in tokens]
+    if row > 1:  # a newline at the end tells
+        table = word2vec.load(write("t", without_newlines(*tokens) + b"\n"))
+        assert [token.encode() for token in table.vocab] == [token.removeprefix(b"\n") for token in tokens]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize("tokens", [(b"\na", b"a"), (b"\na",), (b"\n", b"b", b"c"), (b"\na", b"b", b"\nc")])
+@pytest.mark.parametrize("errors", ["strict", "replace", "surrogateescape"])
+def test_a_newline_before_the_first_token_is_never_lost(tokens, end, errors, write):
+    _, _, rows = file_of(b"\n", tokens=[token.decode() for token in tokens]).partition(b"\n")
+    content = b"%d 2\n" % len(tokens) + rows.removesuffix(b"\n") + end
+    if errors == "surrogateescape" and end:
+        assert [t.encode() for t in word2vec.load(write("t", content), errors=errors).vocab] == list(tokens)
+        return
+    with pytest.raises(TableFormatError, match="is the newline before the token its own"):
+        word2vec.load(write("t", content), errors=errors if errors != "surrogateescape" else "strict")
 
 
 def test_newlines_between_rows_alone_are_read(write):

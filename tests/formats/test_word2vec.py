@@ -44,7 +44,6 @@ def test_these_bytes(save, data, tmp_path):
         TEXT.removesuffix(b"\n"),
         TEXT + b"\n \n",
         BINARY.replace(b"\xc0\n", b"\xc0").removesuffix(b"\n"),
-        BINARY.replace(b"2 2\n", b"2 2\n\n", 1).removesuffix(b"\n"),
     ],
     ids=[
         "space before the newline",
@@ -52,7 +51,6 @@ def test_these_bytes(save, data, tmp_path):
         "no last newline",
         "blank lines at the end",
         "binary: no newlines",
-        "binary: newlines before rows",
     ],
 )
 def test_variants_that_other_programs_write(data, write):
@@ -107,9 +105,9 @@ def test_repeated_tokens_keep_their_rows(write):
     assert table.provenance["read_from"]["repeated_tokens"] == 1
 
 
-def test_only_the_ascii_space_separates_and_the_last_numbers_are_the_vector(write):
-    data = "3 2\n\u00a0 1 2\n. . . 3 4\n\u2028\t 5 6\n".encode()
-    assert list(word2vec.load(write("t", data)).vocab) == ["\u00a0", ". . .", "\u2028\t"]
+def test_only_ascii_blanks_separate_and_the_last_numbers_are_the_vector(write):
+    data = "3 2\n\u00a0 1 2\n. . . 3 4\n\u2028\ta 5 6\n".encode()
+    assert list(word2vec.load(write("t", data)).vocab) == ["\u00a0", ". . .", "\u2028\ta"]
 
 
 @pytest.mark.parametrize("save", [word2vec.save_text, word2vec.save_binary], ids=["text", "binary"])

@@ -2,9 +2,12 @@
 
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from tokenspace.errors import TokenspaceError
+from tokenspace.table import Table
+from tokenspace.vocab import Vocab
 from tokenspace.web.answers import as_text
 from tokenspace.web.calls import CALLS, answer
 from tokenspace.web.explorer import Explorer
@@ -117,3 +120,31 @@ def test_ids_that_look_alike_are_told_as_by_the_server(page, explorer):
         assert told(page, "analogy", query)["words"] == said(explorer, "analogy", query)["words"]
     rows = told(page, "heatmap", "q=king&q=King")["rows"]
     assert [row["also"] for row in rows] == [[14], []]
+
+
+SPELLINGS = ["Ġthe", "ĠcafÃ©", "čas", "<|čas|>", "ĠÎ»ÏĮγος", "Ġstraße", "plain"]
+PLAIN = ["the", "cafe\u0301", "Å", "ti\u00ea\u0301ng", "ΛΟΓΟΣ", "λογος", "Straße"]
+
+
+@pytest.mark.parametrize("encoding", ["byte-level", "word"])
+def test_spellings_are_the_servers(browser, encoding, rng, tmp_path):
+    special, added = ([3], [2]) if encoding == "byte-level" else ([], [])
+    tokens = SPELLINGS if encoding == "byte-level" else PLAIN
+    vocab = Vocab(tokens, special=special, encoding=encoding, added=added)
+    explorer = Explorer(Table(rng.normal(size=(len(vocab), 4)).astype(np.float32), vocab))
+    export(explorer, tmp_path / "page.html")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_selector("#opening", state="hidden")
+    words = ("café", "cafe\u0301", "čas", "čas", "\ras", "ΛΟΓΟΣ", "λογοσ", "A\u030a", "ti\u1ebfng", "STRASSE")
+    for word in words:
+        query = f"prefix={quote(word)}"
+        found, expected = told(page, "complete", query), said(explorer, "complete", query)
+        assert found["tokens"] == expected["tokens"], word
+        query = f"q={quote(word)}&k=2"
+        found, expected = told(page, "neighbors", query), said(explorer, "neighbors", query)
+        assert isinstance(found, str) == isinstance(expected, str), word
+        if not isinstance(found, str):
+            assert found["query"] == expected["query"], word
+    context.close()

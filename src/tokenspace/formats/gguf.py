@@ -7,7 +7,8 @@ tensor or key                           meaning
 ``output.weight``                       the head, where the file has one; in a file of others only if it isn't
                                         the table again
 ``tokenizer.ggml.tokens``               V strings: any bytes, a newline as well
-``tokenizer.ggml.token_type``           a number a token: 2 unknown and 3 control are special here
+``tokenizer.ggml.token_type``           a number a token: 2 unknown and 3 control are special here, 4 user-
+                                        defined was added to the tokenizer
 ``tokenizer.ggml.model``                llama: ▁ begins a word; gpt2: bytes spelled as GPT-2 does
 ``tokenizer.huggingface.json``          the text of a ``tokenizer.json``
 ``tokenspace.encoding``                 how tokens mark where words begin, written by ``save``
@@ -59,7 +60,7 @@ WEIGHT, OUTPUT = "token_embd.weight", "output.weight"
 TOKENS, TOKEN_TYPES, MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.model"
 TOKENIZER, ARCHITECTURE = "tokenizer.huggingface.json", "general.architecture"
 ENCODING, PROVENANCE = "tokenspace.encoding", "tokenspace.provenance"
-_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 _ENCODINGS: dict[str | None, Encoding] = {
     "llama": "sentencepiece",
     "t5": "sentencepiece",
@@ -145,14 +146,21 @@ def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tup
         lengths = np.fromiter(map(len, unnamed), np.int64, len(unnamed))
         tokens.add(np.frombuffer(b"".join(unnamed), np.uint8), lengths, lambda i: ("no token", 0))
     read = tokens.vocab()
-    vocab = Vocab.from_bytes(read.data, read.offsets, _special(header, count, places.size), _encoding(header))
+    special, added = (
+        _of_types(header, types, count, places.size) for types in ((_UNKNOWN, _CONTROL), (_USER_DEFINED,))
+    )
+    encoding = _encoding(header)
+    if encoding is None and header.text(MODEL) == "bert":  # llama.cpp's converters spell it with ▁
+        encoding = "sentencepiece" if read.beginning_with("▁") else "wordpiece"
+    vocab = Vocab.from_bytes(read.data, read.offsets, special, encoding, added)
     about = {"replaced_tokens": tokens.replaced} if tokens.replaced else {}
     if tokens.replaced and (repeats := repeated(vocab)):
         about["repeated_tokens"] = repeats
     return vocab, about
 
 
-def _special(header: Header, count: int, rows: int) -> list[int]:
+def _of_types(header: Header, types: tuple[int, ...], count: int, rows: int) -> list[int]:
+    """The ids below ``rows`` whose token is of one of ``types``; ``count`` tokens need a type each."""
     kinds = header.numbers(TOKEN_TYPES)
     if kinds is None:
         return []
@@ -161,7 +169,7 @@ def _special(header: Header, count: int, rows: int) -> list[int]:
             header.metadata[TOKEN_TYPES].start,
             f"{counted(kinds.size, 'token type')} for {counted(count, 'token')}; each needs its own",
         )
-    return np.flatnonzero(np.isin(kinds[:rows], (_UNKNOWN, _CONTROL))).tolist()
+    return np.flatnonzero(np.isin(kinds[:rows], types)).tolist()
 
 
 def _encoding(header: Header) -> Encoding | None:
@@ -301,6 +309,7 @@ def _entries(table: Table) -> list[bytes]:
     vocab, string = table.vocab, layout.string
     kinds = np.full(len(vocab), _NORMAL, "<i4")
     kinds[list(vocab.special)] = _CONTROL
+    kinds[list(vocab.added)] = _USER_DEFINED
     tokens = b"".join(map(string, encoded(vocab)))
     texts = {
         ARCHITECTURE: "tokenspace",

@@ -16,6 +16,7 @@ from itertools import islice
 
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
+from tokenspace.formats import foreign
 from tokenspace.formats import rows as text_rows
 from tokenspace.formats.lines import ends_as_numbers_begin, seems_no_text
 from tokenspace.formats.packing import writing
@@ -54,6 +55,8 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         check_unmarked(path, head)
         if head.startswith(codecs.BOM_UTF8):
             raise TableFormatError(f"{path}, line 1 (byte 0): a UTF-8 byte order mark; {UNMARK}")
+        if fault := foreign.text(b"".join(first)):
+            raise TableFormatError(f"{path} {fault}")
         dim = _width(first, limit)
         if dim == 0:
             raise TableFormatError(
@@ -91,7 +94,10 @@ def refusal(token: bytes) -> str | None:
     if b"\n" in token:
         return NEWLINE
     if ends_as_numbers_begin(token):
-        return "it ends in a space and a number, as a vector begins; numpy, npz, gguf and native can hold it"
+        return (
+            "it ends in a space or tab, with a number after it or not, as a vector begins; numpy, npz, gguf "
+            "and native can hold it"
+        )
     return too_long(token) if is_utf8(token) else NOT_UTF8
 
 

@@ -1,5 +1,6 @@
 r"""Lines of text, a block at a time, as rows: a token, a space, D decimal numbers with a space between.
 
+A tab separates as a space does: ``the\t0.1 0.2`` and ``the\t0.1\t0.2`` are rows of two numbers.
 A line of a token without spaces, D spaces and D numbers (``\r``, or one space, before the ``\n`` or not) is
 read together with the other such lines of its block (``decimals.py``). Any other line goes through ``split``,
 which reads it or says what is wrong with it.
@@ -23,6 +24,7 @@ from tokenspace.source import ZIP
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _BLOCK = 1 << 18  # bytes parsed at once: what is made of them stays in the processor's cache
 _NEWLINE, _RETURN, _SPACE = b"\n\r "
+_OTHERS = {b",": "commas", b";": "semicolons", b"|": "bars"}  # that other programs put between fields
 
 
 class Rows(NamedTuple):
@@ -62,6 +64,7 @@ def whole_lines(file: io.BufferedReader, head: bytes, longest: int) -> Iterator[
 
 def rows_of(text: bytes, dim: int, most: int) -> Rows:
     """The rows of ``dim`` numbers that ``text``, whole lines, begins with: ``most``, or to a fault."""
+    text = spaced(text)
     padded = np.frombuffer(bytes(decimals.WINDOW) + text, np.uint8)
     separators = np.flatnonzero((padded == _SPACE) | (padded == _NEWLINE))
     last = np.flatnonzero(padded[separators] == _NEWLINE)[:most]  # of each line, in separators
@@ -121,11 +124,13 @@ def split(text: bytes, dim: int) -> tuple[bytes, Float[Array, " D"]]:
     >>> split(b". . 1 2\\n", 2)
     (b'. .', array([1., 2.], dtype=float32))
     """
-    token, *fields = text.rstrip(b" \r\n").rsplit(b" ", dim)
+    token, *fields = spaced(text).rstrip(b" \r\n").rsplit(b" ", dim)
     if len(fields) < dim:
-        raise ValueError(f"a token and {counted(len(fields), 'number')}, where {dim:,} are needed")
-    if b"" in fields or (token.endswith(b" ") and NUMBER.fullmatch(token.rstrip(b" ").rpartition(b" ")[2])):
-        raise ValueError("an empty field, between two spaces; one is what stands before each number")
+        mark = next((name for byte, name in _OTHERS.items() if text.count(byte) >= dim), None)
+        other = f"; {mark} stand where a space or tab must" if mark else ""
+        raise ValueError(f"a token and {counted(len(fields), 'number')}, where {dim:,} are needed{other}")
+    if b"" in fields or token.endswith(b" "):
+        raise ValueError("an empty field, between two spaces or tabs; one is what stands before each number")
     if ends_as_numbers_begin(token):
         raise ValueError(f"a token and more than the {counted(dim, 'number')} that are needed")
     found = np.array(_floats(fields))
@@ -137,16 +142,23 @@ def split(text: bytes, dim: int) -> tuple[bytes, Float[Array, " D"]]:
         numbers = found.astype(np.float32)
     if not np.isfinite(numbers).all():
         raise ValueError("a number is NaN, infinite, or too large for float32")
-    return token, numbers
+    return text[: len(token)], numbers
 
 
 def ends_as_numbers_begin(token: bytes) -> bool:
-    """Whether a row's numbers would seem to begin in its token: it ends in a space and a number.
+    """Return whether a row's numbers would seem to begin in its token: it ends in a blank, a space or tab,
+    or in a blank and a number.
 
-    >>> ends_as_numbers_begin(b"at 5"), ends_as_numbers_begin(b"New York")
-    (True, False)
+    >>> ends_as_numbers_begin(b"at 5"), ends_as_numbers_begin(b"New York"), ends_as_numbers_begin(b"at\\t")
+    (True, False, True)
     """
-    return b" " in token and NUMBER.fullmatch(token[token.rindex(b" ") + 1 :]) is not None
+    _, blank, last = spaced(token).rpartition(b" ")
+    return bool(blank) and (not last or NUMBER.fullmatch(last) is not None)
+
+
+def spaced(text: bytes) -> bytes:
+    """``text`` with a space for each tab: what stands where stays."""
+    return text.replace(b"\t", b" ")
 
 
 def seems_no_text(token: bytes) -> bool:
@@ -156,7 +168,7 @@ def seems_no_text(token: bytes) -> bool:
 
 def width(text: bytes) -> int:
     """How many numbers end a row; 0 if the line is no row."""
-    fields = text.rstrip(b" \r\n").split(b" ")
+    fields = spaced(text).rstrip(b" \r\n").split(b" ")
     count = 0
     while count < len(fields) - 1 and NUMBER.fullmatch(fields[-1 - count]):
         count += 1

@@ -12,9 +12,9 @@ tensor              dtype, shape                meaning
 ==================  ==========================  ===========================================================
 
 The metadata holds one key, ``tokenspace``: JSON with ``format`` (1), ``special`` (ids), ``encoding`` and
-``provenance``, and, with the tensor ``subwords``, an object ``subwords`` of ``minn`` and ``maxn``. Equal
-tables are equal bytes. Opening reads the header and maps the rest: neither rows nor tokens are parsed. Of a
-packed file all is in memory.
+``provenance``; where there are any, ``added``, the ids of tokens added to a tokenizer; and, with the tensor
+``subwords``, an object ``subwords`` of ``minn`` and ``maxn``. Equal tables are equal bytes. Opening reads the
+header and maps the rest: neither rows nor tokens are parsed. Of a packed file all is in memory.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = Non
         "encoding": table.vocab.encoding,
         "provenance": table.provenance,
     }
+    if table.vocab.added:
+        about["added"] = list(table.vocab.added)
     if table.subwords is not None:
         _check_subwords(table.subwords)
         tensors["subwords"] = np.ascontiguousarray(table.subwords.rows)
@@ -150,11 +152,13 @@ def _first_rows(matrix: Array, rows: int, limit: int | None) -> Array:
 def _vocab(file: SafetensorsFile, about: dict[str, Any], limit: int | None) -> Vocab:
     data, offsets = file.read("tokens.bytes"), file.read("tokens.offsets")
     if limit is None:
-        return Vocab.from_bytes(data, offsets, about["special"], about["encoding"])
+        return Vocab.from_bytes(data, offsets, about["special"], about["encoding"], about.get("added", ()))
     end = int(offsets[limit])
     data = data[: end if 0 <= end <= data.size else 0]
-    special = [i for i in about["special"] if not limit <= i < len(offsets) - 1]
-    return Vocab.from_bytes(data, offsets[: limit + 1], special, about["encoding"])
+    special, added = (
+        [i for i in about.get(key, ()) if not limit <= i < len(offsets) - 1] for key in ("special", "added")
+    )
+    return Vocab.from_bytes(data, offsets[: limit + 1], special, about["encoding"], added)
 
 
 def _subwords(file: SafetensorsFile, about: dict[str, Any]) -> Subwords | None:
@@ -185,11 +189,12 @@ def _about(file: SafetensorsFile) -> dict[str, Any]:
             f"{file.path} is a table of format {_brief(found)}; this version reads format {FORMAT}: "
             "a newer tokenspace may have written it"
         )
-    special, encoding = about.get("special"), about.get("encoding")
-    if not isinstance(special, list) or not all(type(i) is int for i in special):
-        raise TableFormatError(
-            f"{file.path}: 'special' in its metadata must be a list of ids, found {_brief(special)}"
-        )
+    encoding = about.get("encoding")
+    for key, ids in (("special", about.get("special")), ("added", about.get("added", []))):
+        if not isinstance(ids, list) or not all(type(i) is int for i in ids):
+            raise TableFormatError(
+                f"{file.path}: {key!r} in its metadata must be a list of ids, found {_brief(ids)}"
+            )
     if encoding not in ("word", "wordpiece", "byte-level", "sentencepiece"):
         raise TableFormatError(f"{file.path}: unknown token encoding {_brief(encoding)} in its metadata")
     if not isinstance(about.get("provenance"), dict):

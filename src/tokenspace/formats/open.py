@@ -65,7 +65,7 @@ _float32 = (np.dtype(np.float32),)
 _float16 = (*_float32, np.dtype(np.float16))
 FORMATS = {
     "native": Format(native.load, native.save, _any, DTYPES, PARTS),
-    "word2vec-text": Format(word2vec.load, word2vec.save_text, word2vec.refusal, _float32),
+    "word2vec-text": Format(word2vec.load, word2vec.save_text, word2vec.refusal_of_text, _float32),
     "word2vec-binary": Format(word2vec.load, word2vec.save_binary, word2vec.refusal, _float32),
     "glove": Format(glove.load, glove.save, glove.refusal, _float32, refusal_of_first=glove.refusal_of_first),
     "numpy": Format(numpy.load, numpy.save, numpy.refusal, _float16, refusal_of_first=refused_marked),

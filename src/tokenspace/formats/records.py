@@ -1,8 +1,8 @@
 r"""word2vec's binary rows, read in order through one buffer: token, space, D little-endian float32, ``\n``.
 
 Nothing but the matrix, the tokens and the buffer is in memory, however large the file. The ``\n`` is there
-after every vector or after none, and some files have it before every token. A token may begin with one of
-its own, so that only all rows together tell (``_without_newlines``).
+after every vector or after none. A token may begin with one of its own, so that only all rows together tell
+(``_without_newlines``).
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ def _without_newlines(tokens: TokensRead, path: Path, bare: tuple[int, int] | No
     """Take the newlines between rows from the tokens that they begin. ``bare`` is the first row, but the very
     first, and its byte, that has none; ``after`` says whether one follows the last row.
 
-    A newline before the first row may be a blank line or the token's; where others follow, it is no token's.
-    ``TableFormatError`` where rows have one and others don't, and where it can't be told whose it is.
+    ``TableFormatError`` where rows have one and others don't, and where it can't be told whose it is. One of
+    those is a newline before the first row: a blank line, or the token's own, which it stays if bytes are
+    kept as they are.
     """
     led = tokens.beginning_with(_NEWLINE)
     rows, between = len(led), int(led[1:].sum())
@@ -170,8 +171,16 @@ def _without_newlines(tokens: TokensRead, path: Path, bare: tuple[int, int] | No
         if not after and 2 * between <= rows:
             return
         raise _damaged(path, *bare, "no newline after the vector before it, as there is after others")
+    if led[0]:
+        if tokens.errors != "surrogateescape":
+            raise TableFormatError(
+                f"{path}, row 1: is the newline before the token its own, or a blank line after the header? "
+                "Take the blank line away, or keep the newline: load(path, errors='surrogateescape') or "
+                "convert --errors surrogateescape"
+            )
+        led[0] = False
     empty = bool(np.any(led & (tokens.lengths() == 1)))
-    if not after and (rows == 1 or empty or (rows == 2 and not led[0])):
+    if not after and (empty or rows == 2):
         raise TableFormatError(
             f"{path}, row {int(np.argmax(led)) + 1:,}: is the newline before the token its own, or does it "
             "end the row before? Only a newline at the file's end can tell; if each row has one, add it there"

@@ -1,8 +1,8 @@
 """Rows of text: a token, a space, D decimal numbers with a space between; what word2vec text and GloVe share.
 
-Only the ASCII space separates, and the last D fields are the vector, so that a token may hold spaces (GloVe's
-840B file has ``. . .``) and any other blank (U+00A0). Numbers are read as the nearest float64, then rounded
-to float32, as other readers do.
+Only the ASCII space and the tab separate, and the last D fields are the vector, so that a token may hold
+spaces (GloVe's 840B file has ``. . .``) and any other blank (U+00A0). Numbers are
+read as the nearest float64, then rounded to float32, as other readers do.
 """
 
 from __future__ import annotations

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from pathlib import Path
 
 from tokenspace.errors import TableFormatError
-from tokenspace.formats import fasttext, gguf, native, npy, npz, numpy, static_embedding, word2vec
+from tokenspace.formats import fasttext, foreign, gguf, native, npy, npz, numpy, static_embedding, word2vec
 from tokenspace.formats import rows as text_rows
 from tokenspace.models.plain import is_pickle
 from tokenspace.models.safetensors import open_file
 from tokenspace.source import ZIP, Source
 
-_PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _ENOUGH = 1 << 16  # bytes that tell every format but those of text
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # of a folder
 _MEMBERS_LOOKED_AT = 64  # of an archive
@@ -36,8 +37,16 @@ def sniff(path: str | os.PathLike[str]) -> str:
     ======================================================  ======================================
     """
     if os.path.isdir(path):
+        if not os.path.isfile(Path(path) / "config.json") and (fault := _folder_fault(Path(path))):
+            raise TableFormatError(f"{path} {fault}")
         return static_embedding.NAME if static_embedding.is_static(path) else "checkpoint"
     return sniff_source(table_source(path))
+
+
+def _folder_fault(path: Path) -> str | None:
+    with contextlib.suppress(OSError):  # a folder that can't be listed is named by what reads it
+        return foreign.folder(path)
+    return None
 
 
 def table_source(path: str | os.PathLike[str]) -> Source:
@@ -85,20 +94,35 @@ def sniff_source(source: Source) -> str:
     """``sniff`` for a file that is already found."""
     with source.open() as file:
         head = file.read(_ENOUGH)
+        if not head:
+            raise TableFormatError(f"{source.path}: the file is empty; get or make it again")
         if name := _by_magic(source, head):
             return name
         head += file.read(text_rows.longest_line(1 << 16) - len(head))
     word2vec.check_unmarked(source.path, head)
     if found := word2vec.header(head):
         return "word2vec-binary" if word2vec.is_binary(head[found.end :], found.dim) else "word2vec-text"
-    if text_rows.width(head.split(b"\n", 1)[0]):
+    fault = foreign.text(head)
+    if fault is None and text_rows.width(head.split(b"\n", 1)[0]):
         return "glove"
+    raise TableFormatError(f"{source.path} {_fault(source, head, fault)}")
+
+
+def _fault(source: Source, head: bytes, fault: str | None) -> str:
+    """What a file that is no table is, and what to do."""
+    if not head.strip():
+        return "holds nothing but white space: the file is empty; get or make it again"
+    if head.startswith((b"\n", b"\r\n")) and fault is None:
+        first = head.lstrip(b"\r\n")
+        if word2vec.header(first) or text_rows.width(first.split(b"\n", 1)[0]):
+            return "begins with an empty line, where its first row or its header must stand: take it away"
     if head.startswith(ZIP) and source.packed:
-        raise TableFormatError(f"{source.path} is an archive within an archive; unpack the outer one first")
-    packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
-    hint = f": it looks like {packed}; unpack it first" if packed else ""
-    raise TableFormatError(
-        f"{source.path} is no table in a format known here; its start is {head[:16]!r}{hint}"
+        return "is an archive within an archive; unpack the outer one first"
+    if known := foreign.binary(head) or fault or foreign.by_name(source.path.name):
+        return known
+    return (
+        f"is no table in a format known here; its start is {head[:16]!r}. Read here are native, word2vec, "
+        "GloVe, fastText, .npy, .npz, GGUF, safetensors and torch's files, and models' folders"
     )
 
 
@@ -113,5 +137,7 @@ def _by_magic(source: Source, head: bytes) -> str | None:
     if npz.holds_arrays(members):
         return npz.NAME
     if is_pickle(head, members):
+        if other := foreign.pickle(head):
+            raise TableFormatError(f"{source.path} {other}")
         return "tensors"
     return fasttext.NAME if fasttext.is_model(head) else None

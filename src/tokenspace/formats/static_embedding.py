@@ -117,10 +117,11 @@ def _table(
     rows = len(weight)
     if about is None:
         named, special, encoding = list(tokenizer.vocab), tokenizer.vocab.special, tokenizer.vocab.encoding
-        provenance = {READ_FROM: read_from}
+        added, provenance = list(tokenizer.vocab.added), {READ_FROM: read_from}
     else:
         named = list(tokenizer.vocab) if about["tokenizer"] else tokens_of(tokenizer)
         special, encoding, provenance = about["special"], about["encoding"], about["provenance"]
+        added = list(tokenizer.vocab.added) if about["tokenizer"] else []
         if lost := about.get("unreachable"):
             before = provenance.get(READ_FROM)
             counted = (before if isinstance(before, dict) else {}) | {"unreachable_tokens": lost}
@@ -129,7 +130,8 @@ def _table(
     named = named[:rows] + [placeholder(i) for i in range(len(named), rows)]
     kept = tokenizer if whole and (about is None or about["tokenizer"]) else None
     try:
-        vocab = Vocab(named, [i for i in special if i < rows or whole], encoding)
+        kept_ids = ([i for i in ids if i < rows or whole] for ids in (special, added))
+        vocab = Vocab(named, next(kept_ids), encoding, next(kept_ids))
         return Table(weight, vocab, kept, provenance=provenance)
     except (ShapeError, TokenIdError, VocabError) as error:
         raise TableFormatError(f"{place}: {error}") from None

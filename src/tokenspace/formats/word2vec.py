@@ -26,7 +26,7 @@ import numpy as np
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import rows as text_rows
-from tokenspace.formats.lines import ends_as_numbers_begin, seems_no_text
+from tokenspace.formats.lines import ends_as_numbers_begin, seems_no_text, spaced
 from tokenspace.formats.packing import writing
 from tokenspace.formats.records import read_records
 from tokenspace.formats.spaced_tokens import holds_control, unusual
@@ -75,7 +75,7 @@ def header(head: bytes) -> Header | None:
     if found is None or found.dim == 1:
         return found
     lines = head[found.end : found.end + _PROBED].rstrip(b" \r\n").split(b"\n")
-    alike = all(line.count(b" ") == 1 and text_rows.width(line) == 1 for line in lines[:_LINES])
+    alike = all(len(line.split()) == 2 and text_rows.width(line) == 1 for line in lines[:_LINES])
     return None if alike and len(lines) not in (1, found.rows) else found
 
 
@@ -160,7 +160,7 @@ def is_binary(head: bytes, dim: int) -> bool:
     first, _, rest = head[start:].partition(b"\n")
     if text_rows.width(first) >= dim:
         return False
-    numbers = sum(_AS_NUMBERS_BEGIN.match(field) is not None for field in first.split(b" ")[1:])
+    numbers = sum(_AS_NUMBERS_BEGIN.match(field) is not None for field in spaced(first).split(b" ")[1:])
     if 2 * numbers > dim and _reads_as_text(first):
         return False
     others = [line for line in rest[:_PROBED].split(b"\n")[:_LINES] if line.strip()]
@@ -211,9 +211,16 @@ def refusal(token: bytes) -> str | None:
     return too_long(token) if is_utf8(token) else NOT_UTF8
 
 
+def refusal_of_text(token: bytes) -> str | None:
+    """Why a token can't be written in text, where a tab ends one too; None if it can."""
+    if b"\t" in token and b" " not in token and ends_as_numbers_begin(token):
+        return "it ends in a tab, or a tab and a number; word2vec-binary, npz, gguf and native can hold it"
+    return refusal(token)
+
+
 def save_text(table: Table, path: str | os.PathLike[str], verify: Verify | None = None) -> None:
     """Write the text format; ``VocabError`` names a token that would not be read back."""
-    check_writable(table.vocab, refusal, TEXT, path)
+    check_writable(table.vocab, refusal_of_text, TEXT, path)
     with replacing(path) as fresh:
         with writing(fresh) as file:
             file.write(f"{len(table)} {table.dim}\n".encode())

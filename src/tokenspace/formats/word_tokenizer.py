@@ -61,6 +61,11 @@ def word_tokenizer(words: Sequence[str], path: str | os.PathLike[str]) -> str:
         for i in split
         if words[i] == words[i].strip()  # or it would be found in the gaps between other words
     ]
+    ids = described["model"]["vocab"]
+    for added in described["added_tokens"]:  # it has the id of the word in the model that is spelled as it is
+        if len(added["content"]) == 1:
+            del ids[added["content"] + described["model"]["end_of_word_suffix"]]
+            ids[added["content"]] = added["id"]
     return json.dumps(described, ensure_ascii=False)
 
 

@@ -14,6 +14,7 @@ import hashlib
 import io
 import operator
 import os
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
@@ -25,7 +26,7 @@ from tokenspace.geometry.cosine import cosine
 from tokenspace.shapes import Array, Float
 from tokenspace.shown import shown
 from tokenspace.table import Table, check_finite
-from tokenspace.vocab import WORD_START
+from tokenspace.token_marks import WORD_START, from_byte_level
 
 Case = Literal["lower", "keep"]
 File = str | os.PathLike[str] | text.Stream
@@ -55,22 +56,34 @@ class WordRows:
         self._encoding = table.vocab.encoding
         self._first: dict[str, int] = {}
         self._more: dict[str, list[int]] = {}  # where several rows read alike, those after the first
+        self._composed: dict[
+            str, list[int]
+        ] = {}  # by NFC, of readings that Unicode may write in several ways
         for i, token in zip(range(self.limit), table.vocab, strict=False):
-            read = self._folded(token)
+            read = self._reading(token, i)
             if self._first.setdefault(read, i) != i:
                 self._more.setdefault(read, []).append(i)
+            if not read.isascii():
+                self._composed.setdefault(unicodedata.normalize("NFC", read), []).append(i)
 
     def row(self, word: str) -> int | None:
         """The row that speaks for ``word``, as ``Vocab.find`` would choose; None if no row does."""
-        return next((self._first[form] for form in self._forms(word) if form in self._first), None)
+        return next(self._rows(word), None)
 
     def rows(self, word: str) -> list[int]:
-        """Every row that reads as ``word``: its forms and cases; the one that speaks for it comes first."""
-        found = []
-        for form in self._forms(word):
+        """Every row that reads as ``word``: its forms, cases and spellings in Unicode; the one that speaks
+        for it comes first.
+        """
+        return list(dict.fromkeys(self._rows(word)))
+
+    def _rows(self, word: str) -> Iterator[int]:
+        forms = self._forms(word)
+        for form in forms:
             if form in self._first:
-                found += [self._first[form], *self._more.get(form, ())]
-        return found
+                yield from (self._first[form], *self._more.get(form, ()))
+        for form in forms:
+            if not form.isascii():
+                yield from self._composed.get(unicodedata.normalize("NFC", form), ())
 
     def pieces(self, word: str) -> list[int]:
         """The rows that ``word`` is composed of: one, or its pieces'; empty if it can't be told."""
@@ -97,25 +110,20 @@ class WordRows:
     def _spelled(self, word: str) -> str:
         return word.lower() if self.case == "lower" else word
 
-    def _folded(self, token: str) -> str:
-        if self.case == "keep":
-            return token
-        if self._encoding == "byte-level":  # beyond ASCII its characters are bytes, which have no case
-            return token.encode("utf-8", "surrogateescape").lower().decode("utf-8", "surrogateescape")
-        return token.lower()
+    def _reading(self, token: str, i: int) -> str:
+        """The text of token i as words are compared with it; in a byte-level one a space begins a word."""
+        if self._encoding == "byte-level" and not self.table.vocab.is_verbatim(i):
+            text = from_byte_level(token)
+            token = token if "\ufffd" in text else text  # part of a character
+        return self._spelled(token)
 
-    def _forms(self, word: str) -> dict[str, None]:
+    def _forms(self, word: str) -> tuple[str, ...]:
         """The ways in which a token may spell ``word``, the one that begins a word first."""
         spelled = self._spelled(word)
-        mark = WORD_START.get(self._encoding, "")
         if self._encoding == "byte-level":
-            from tokenizers.pre_tokenizers import ByteLevel
-
-            split = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(spelled)
-            spelled = "".join(part for part, _ in split)
-        elif mark:
-            spelled = spelled.replace(" ", mark)
-        return dict.fromkeys((self._folded(mark + spelled), self._folded(spelled)))
+            return f" {spelled}", spelled
+        mark = WORD_START.get(self._encoding, "")
+        return (mark + spelled.replace(" ", mark), spelled) if mark else (spelled,)
 
 
 class PairCosines(NamedTuple):

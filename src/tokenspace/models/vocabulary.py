@@ -49,10 +49,12 @@ def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
     added = tokenizer_files.added_tokens(folder)
     tokens = tokenizer_files.with_added_names(tokens, added, folder)
     special = {i for i, token in enumerate(tokens) if token in BERT_SPECIAL}
-    vocab = Vocab(tokens, special=special | {i for i, token in added.items() if token.special})
+    special |= {i for i, token in added.items() if token.special}
+    own: Tokenizer | None = None
     with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
-        return vocab, Tokenizer.load(folder)
-    return vocab, None
+        own = Tokenizer.load(folder)
+    encoding = None if own is None else own.vocab.encoding
+    return Vocab(tokens, special=special, encoding=encoding, added=added), own
 
 
 def check_regular(path: Path) -> None:
@@ -84,15 +86,15 @@ def fitted(vocab: Vocab, rows: int, origin: Path, limit: int | None = None) -> V
     wanted = rows if limit is None else min(limit, rows)
     if len(vocab) < wanted:
         named = [*vocab, *(placeholder(i) for i in range(len(vocab), wanted))]
-        return Vocab(named, special=vocab.special, encoding=vocab.encoding)
+        return Vocab(named, special=vocab.special, encoding=vocab.encoding, added=vocab.added)
     return vocab if len(vocab) == wanted else first(vocab, wanted)
 
 
 def first(vocab: Vocab, count: int) -> Vocab:
     """The first ``count`` tokens."""
     offsets = vocab.offsets[: count + 1]
-    special = [i for i in vocab.special if i < count]
-    return Vocab.from_bytes(vocab.data[: int(offsets[-1])], offsets, special, vocab.encoding)
+    special, added = ([i for i in which if i < count] for which in (vocab.special, vocab.added))
+    return Vocab.from_bytes(vocab.data[: int(offsets[-1])], offsets, special, vocab.encoding, added)
 
 
 def for_file(
@@ -156,10 +158,12 @@ def named_by(
         return Names(fitted(tokenizer.vocab, rows, path, limit), tokenizer)
     if path.name == tokenizer_files.VOCAB_TXT and not source.packed:
         tokens = tokenizer_files.wordpiece_tokens(path)
-        vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
         tokenizer = None
         with contextlib.suppress(CheckpointError):
             tokenizer = Tokenizer.load(path)
+        encoding = None if tokenizer is None else tokenizer.vocab.encoding
+        special = [i for i, token in enumerate(tokens) if token in BERT_SPECIAL]
+        vocab = Vocab(tokens, special=special, encoding=encoding)
         return Names(fitted(vocab, rows, path, limit), tokenizer)
     return _lines(path, rows, errors, limit)
 

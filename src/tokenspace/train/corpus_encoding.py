@@ -128,9 +128,12 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
     splitters = _steps(settings["pre_tokenizer"], "pretokenizers")
     tokens = [*settings["added_tokens"], *({"content": token} for token in tokenizer.inner.get_vocab())]
     return (
-        all(step["type"] in _LOCAL_NORMALIZERS for step in normalizers)
+        all(
+            step["type"] in _LOCAL_NORMALIZERS or step in _own("normalizer", "normalizers")
+            for step in normalizers
+        )
         and bool(splitters)
-        and (splitters[0]["type"] in _SPLIT_AT_SPACES or splitters == _word_splitter())
+        and (splitters[0]["type"] in _SPLIT_AT_SPACES or splitters == _own("pre_tokenizer", "pretokenizers"))
         and all(step["type"] in ("Punctuation", "Digits", *_SPLIT_AT_SPACES) for step in splitters[1:])
         and not settings["model"].get("dropout")
         and not any(set(" \t\r\n") & set(token["content"]) for token in tokens)
@@ -141,8 +144,9 @@ _LOCAL_NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents",
 _SPLIT_AT_SPACES = ("WhitespaceSplit", "Whitespace", "BertPreTokenizer")
 
 
-def _word_splitter() -> list[dict[str, Any]]:
-    return _steps(json.loads(word_level("word", False).to_str())["pre_tokenizer"], "pretokenizers")
+def _own(part: str, name: str) -> list[dict[str, Any]]:
+    """The steps of a word tokenizer trained here, which leave each word to itself."""
+    return _steps(json.loads(word_level("word", True).to_str())[part], name)
 
 
 def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:

@@ -154,7 +154,9 @@ class Explorer:
         }
 
     def tokens(self) -> Answer:
-        """Every token, its kind, its row's length, and whether it only stands for a row without one."""
+        """Every token, its kind, its row's length, and whether it only stands for a row without one; and the
+        ids of those spelled as text, whatever the encoding.
+        """
         norms = self.norms()
         placeholder = np.zeros(len(self.table), np.uint8)
         placeholder[self.table.vocab.placeholders()] = 1
@@ -163,6 +165,7 @@ class Explorer:
             "kind": packed(norms.kinds, "u8"),
             "norm": packed(norms.lengths),
             "placeholder": packed(placeholder, "u8"),
+            "verbatim": sorted((*self.table.vocab.special, *self.table.vocab.added)),
         }
 
     def norms(self) -> Norms:

@@ -7,7 +7,7 @@ import numpy as np
 from tokenspace.shapes import Array, Float
 from tokenspace.shown import shown
 from tokenspace.table import Table
-from tokenspace.vocab import WORD_START, Vocab
+from tokenspace.vocab import Vocab
 from tokenspace.web.limits import LONGEST_WORD
 from tokenspace.web.spelling import as_shown
 
@@ -42,9 +42,8 @@ def first_words(table: Table) -> list[str]:
 
 
 def _is_word(vocab: Vocab, i: int) -> bool:
-    text = vocab[i].removeprefix(WORD_START.get(vocab.encoding, ""))
-    readable = text.isascii() or vocab.encoding != "byte-level"
-    return len(text) > 1 and text.isalpha() and readable and vocab.kind(i) == "word-initial"
+    text = vocab.text(i)
+    return len(text) > 1 and text.isalpha() and vocab.kind(i) == "word-initial"
 
 
 def _has_direction(row: Float[Array, " D"]) -> bool:
@@ -53,8 +52,7 @@ def _has_direction(row: Float[Array, " D"]) -> bool:
 
 def _typed(vocab: Vocab, i: int) -> str | None:
     """What one types to ask about row ``i``; None if nothing does."""
-    plain = vocab[i].removeprefix(WORD_START.get(vocab.encoding, ""))
-    for text in (plain, shown(vocab[i])):
+    for text in (vocab.text(i), shown(vocab[i])):
         if not 0 < len(text) <= LONGEST_WORD or shown(text) != text:
             continue
         known = vocab.known(text)

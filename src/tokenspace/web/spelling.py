@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
 
 from tokenspace.shown import shown
-from tokenspace.vocab import CONTINUATION, WORD_START, Vocab
+from tokenspace.vocab import Vocab
 from tokenspace.web.answers import as_text
 
 _ESCAPE = re.compile(
@@ -56,7 +56,8 @@ def alike(vocab: Vocab, token: str) -> list[int]:
 
 
 class Spellings:
-    """Each token without its tokenizer's marks, upper and lower case alike; V strings are kept.
+    """Each token without its tokenizer's marks, upper and lower case alike, as are the ways in which Unicode
+    can write a letter; V strings are kept.
 
     >>> spellings = Spellings(Vocab(["[PAD]", "king", "##ing", "King", "looking"], encoding="wordpiece"))
     >>> spellings.complete("KING"), spellings.complete("ing", n=2)
@@ -65,10 +66,10 @@ class Spellings:
 
     def __init__(self, vocab: Vocab):
         self._vocab = vocab
-        self._forms = [form.casefold() for form in _spelled(vocab)]
+        self._forms = [_folded(text) for text in vocab.texts()]
         self._nameless = frozenset(vocab.placeholders().tolist())
         self._written = {
-            i: written.casefold() for i, token in enumerate(vocab) if (written := shown(token)) != token
+            i: _folded(written) for i, token in enumerate(vocab) if (written := shown(token)) != token
         }
 
     def complete(self, prefix: str, n: int = 12) -> list[int]:
@@ -78,7 +79,7 @@ class Spellings:
         """
         known = self._vocab.known(prefix)
         exact = as_shown(self._vocab, prefix) if known is None else known.id
-        sought = prefix.casefold()
+        sought = _folded(prefix)
         begins: list[tuple[int, int]] = []
         holds: list[tuple[int, int]] = []
         for i, form in enumerate(self._forms):
@@ -92,14 +93,6 @@ class Spellings:
         return list(found)[:n]
 
 
-def _spelled(vocab: Vocab) -> Iterator[str]:
-    if vocab.encoding == "byte-level":
-        from tokenizers import decoders
-
-        decoder = decoders.ByteLevel()
-        for token in vocab:
-            yield (token if token.isascii() else decoder.decode([token])).removeprefix(" ")
-        return
-    mark = CONTINUATION if vocab.encoding == "wordpiece" else WORD_START.get(vocab.encoding, "")
-    for token in vocab:
-        yield token.removeprefix(mark) or token
+def _folded(text: str) -> str:
+    """``text`` with upper and lower case alike, and the ways alike in which Unicode can write a letter."""
+    return text.casefold() if text.isascii() else unicodedata.normalize("NFC", text.casefold())

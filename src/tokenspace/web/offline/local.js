@@ -88,7 +88,10 @@ function made(name, make) {
 }
 
 function words() {
-  return made("words", () => new Words(part("tokens").tokens, part("table").encoding, unpacked(part("tokens").placeholder)));
+  return made("words", () => {
+    const { tokens, placeholder, verbatim } = part("tokens");
+    return new Words(tokens, part("table").encoding, unpacked(placeholder), verbatim);
+  });
 }
 
 /** The rows; where the file was written without them, that is said. */

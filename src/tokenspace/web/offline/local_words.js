@@ -2,22 +2,45 @@
 
 import { shown, unquoted } from "./shown.js";
 
+const MARKS = { "byte-level": "\u0120", sentencepiece: "\u2581" };
 const VISIBLE = [[33, 126], [161, 172], [174, 255]]; // the bytes that byte-level tokens write as themselves
 
 /** The tokens of a table, searched as `Vocab.find` and `web/spelling.py` do. */
 export class Words {
-  /** @param {string[]} tokens @param {string} encoding @param {Uint8Array} placeholder */
-  constructor(tokens, encoding, placeholder) {
+  /**
+   * @param {string[]} tokens @param {string} encoding @param {Uint8Array} placeholder
+   * @param {number[]} verbatim ids of tokens, special or added, that are spelled as text, without marks
+   */
+  constructor(tokens, encoding, placeholder, verbatim) {
     this.tokens = tokens;
     this.encoding = encoding;
     this.placeholder = placeholder;
+    this.verbatim = new Set(verbatim);
   }
 
   /** @returns {number} the id that a person means by `word`, or of the token that is shown so, or -1 */
   find(word) {
     this.first ??= firstIds(this.tokens);
-    for (const form of [...this.#forms(word), unquoted(word)]) if (this.first.has(form)) return this.first.get(form);
-    return -1;
+    for (const spelling of new Set([word, word.normalize("NFC"), word.normalize("NFD")]))
+      for (const form of this.#forms(spelling)) {
+        const id = this.first.get(form);
+        if (id !== undefined && (form === spelling || !this.verbatim.has(id))) return id;
+      }
+    const respelled = /[^\0-\x7f]/u.test(word) ? this.#partlyComposed().get(word.normalize("NFC")) : undefined;
+    return respelled ?? this.first.get(unquoted(word)) ?? -1;
+  }
+
+  /** NFC to the first id, of tokens that are not NFC. */
+  #partlyComposed() {
+    if (this.composed) return this.composed;
+    this.composed = new Map();
+    const mark = MARKS[this.encoding] ?? "";
+    this.tokens.forEach((token, id) => {
+      const text = token.startsWith(mark) ? token.slice(mark.length) : token;
+      const composed = text.normalize("NFC");
+      if (composed !== text && !this.composed.has(composed)) this.composed.set(composed, id);
+    });
+    return this.composed;
   }
 
   /** @returns {number[]} up to `n` other ids of the same token */
@@ -30,7 +53,7 @@ export class Words {
 
   /** @returns {number[]} the token that is `prefix`, those that begin with it, then those that hold it; the shorter first */
   complete(prefix, n) {
-    this.spelled ??= this.tokens.map((token) => folded(this.#spelled(token)));
+    this.spelled ??= this.tokens.map((token, id) => folded(this.#spelled(token, id)));
     const sought = folded(prefix);
     const [begins, holds] = [[], []];
     this.spelled.forEach((form, id) => {
@@ -56,7 +79,8 @@ export class Words {
     return [word];
   }
 
-  #spelled(token) {
+  #spelled(token, id) {
+    if (this.verbatim.has(id)) return token;
     if (this.encoding === "wordpiece") return token.replace(/^##(?=.)/su, "");
     if (this.encoding === "sentencepiece") return token.replace(/^\u2581(?=.)/su, "");
     if (this.encoding === "byte-level") return fromByteLevel(token).replace(/^ /, "");
@@ -78,7 +102,7 @@ function writtenForms(tokens) {
 }
 
 function folded(text) {
-  return text.toLowerCase().replaceAll("ß", "ss");
+  return text.toLowerCase().replaceAll("ß", "ss").replaceAll("ς", "σ").normalize("NFC");
 }
 
 /** The printable stand-in for each byte: itself if visible, else the next character from 256. */
