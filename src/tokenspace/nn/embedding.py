@@ -26,6 +26,7 @@ from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.output import checked_output, written
 from tokenspace.nn.row_sparse import mark_coalesced
+from tokenspace.nn.subclasses import register_checks
 from tokenspace.reference.embedding import scale_factor
 from tokenspace.table import Table
 
@@ -182,6 +183,11 @@ class TokenEmbedding(torch.nn.Embedding):
             return self.scale
         return _rounded(self.scale, self.weight.dtype)
 
+    @property
+    def embed_scale(self) -> float | None:
+        """`factor`, under the name that transformers gave it: PEFT's adapters scale their rows by it."""
+        return self.factor
+
     def reset_parameters(self) -> None:
         """Draw the table anew; the padding row is zero afterwards, whatever the initializer made of it."""
         self._catch_up()  # or steps that were postponed would move the new rows
@@ -294,6 +300,8 @@ class TokenEmbedding(torch.nn.Embedding):
         weight = self._parameters.get("weight")
         if weight is None:
             return
+        if type(weight) is not Parameter:  # compiled code can't register the checks of a sharded table
+            register_checks()
         if getattr(self, "sparse", False):  # not there yet when torch's constructor puts the weight in
             mark_coalesced(weight)
         if self.freeze_padding and self.padding_idx is not None:

@@ -21,6 +21,8 @@ from torch import Tensor
 
 from tokenspace.errors import TokenIdError
 from tokenspace.ids import checked_ids
+from tokenspace.nn.arrays import array_over
+from tokenspace.nn.subclasses import register_checks
 from tokenspace.shapes import Array
 
 INDEX_DTYPES = (torch.int64, torch.int32)
@@ -81,8 +83,8 @@ def checked_indices(ids: Tensor, rows: int, what: str) -> Array:
     if ids.dtype not in INDEX_DTYPES:
         if what:
             _raise_outside(ids, rows, what)
-        return ids.detach().long().contiguous().numpy().reshape(-1)
-    values = ids.detach().contiguous().numpy().reshape(-1)
+        return array_over(ids.long().contiguous()).reshape(-1)
+    values = array_over(ids.contiguous()).reshape(-1)
     if what and len(values):  # a negative id is a large unsigned one, so that one pass finds both
         unsigned = np.uint64 if values.dtype == np.int64 else np.uint32
         if np.maximum.reduce(values.view(unsigned)) >= rows:
@@ -140,7 +142,7 @@ def _raise_outside_labels(labels: Tensor, rows: int, ignore_index: int, masked: 
     _indices(labels, "label")
     values = labels.detach().long()  # first: 156 of uint8 is not the -100 that it would be compared as
     counted = values != ignore_index
-    checked_ids(values.where(counted, 0).numpy(), rows, "label")
+    checked_ids(array_over(values.where(counted, 0)), rows, "label")
     if masked >= 0 and bool((counted & (values == masked)).any()):
         raise TokenIdError(
             f"a label is row {masked:,}, the frozen padding row, which the head never predicts; mark such "
@@ -152,13 +154,17 @@ def _raise_outside(ids: Tensor, rows: int, what: str) -> None:
     values = ids.detach().cpu()
     if values.dtype == torch.bfloat16:  # numpy has none; no float is an id anyway
         values = values.float()
-    checked_ids(values.numpy(), rows, what)
+    checked_ids(array_over(values), rows, what)
 
 
 def _is_hidden(ids: Tensor) -> bool:
     """Whether only an operator sees the ids' values: while compiling, in vmap and grad, in a subclass."""
-    transformed = torch._C._are_functorch_transforms_active()
-    return torch.compiler.is_compiling() or transformed or type(ids) is not Tensor
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    if type(ids) is Tensor:
+        return False
+    register_checks()
+    return True
 
 
 def _indices(ids: Tensor, what: str) -> Tensor:
