@@ -27,6 +27,7 @@ from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.output import checked_output, written
 from tokenspace.nn.row_sparse import mark_coalesced
 from tokenspace.nn.subclasses import register_checks
+from tokenspace.nn.traced import call_of
 from tokenspace.reference.embedding import scale_factor
 from tokenspace.table import Table
 
@@ -147,6 +148,8 @@ class TokenEmbedding(torch.nn.Embedding):
         ``out``, a contiguous tensor like the result, is written and returned; only where no gradient is
         needed. ``ShapeError`` for one that doesn't fit.
         """
+        if not isinstance(ids, Tensor) and isinstance(ids, torch.fx.Proxy):
+            return self._traced(ids)
         rows = self.rows_for(ids)
         if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
             if out is not None:
@@ -154,13 +157,21 @@ class TokenEmbedding(torch.nn.Embedding):
                 sources = (rows.table, ids)
                 checked_output(out, shape, rows.table.dtype, sources, rows.table.requires_grad)
             return ops.embed([rows], self.factor, sparse=self.sparse, out=out)
-        ids = check_ids(ids, len(self.weight), self.id_name)
+        ids = check_ids(ids, self.weight.shape[0], self.id_name)
         self._catch_up()
         x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
         factor = self.factor
         if factor is not None:
             x = x * factor
         return x if out is None else written(x, out, (self.weight,))
+
+    def _traced(self, ids: Any) -> Any:
+        """Return a node of a ``torch.fx`` graph: a call of this module, or of what its forward calls."""
+        call = call_of(self, ids)
+        if call is not None:
+            return call
+        x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
+        return x if self.scale is None else x * self.factor
 
     def _is_for_kernels(self, rows: ops.Rows, out: Tensor | None) -> bool:
         pays = out is not None or ops.pays([rows.table], rows.ids, sparse=self.sparse)
@@ -173,8 +184,10 @@ class TokenEmbedding(torch.nn.Embedding):
 
     @property
     def has_plain_numbers(self) -> bool:
-        """Whether the table is a matrix and the scale a number, no tensor put there to train it."""
-        return self.weight.ndim == 2 and not isinstance(self.scale, Tensor)
+        """Whether the table is a plain matrix and the scale a number, no tensor put there to train it."""
+        weight = self.weight
+        plain = type(weight) in ops.PLAIN or torch.compiler.is_compiling()
+        return plain and weight.ndim == 2 and not isinstance(self.scale, Tensor)
 
     @property
     def factor(self) -> float | None:

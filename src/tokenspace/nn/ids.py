@@ -15,6 +15,9 @@ meta                                   nothing: there are no values
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -50,10 +53,24 @@ batch 0, position 1 (valid: 0 to 2). Is the tokenizer larger than the table?
         )
     if ids.is_meta or not (ids.is_cpu or synchronize):
         return _indices(ids, what)
+    if torch._C._get_tracing_state() is not None:  # of torch.jit.trace: checked now, and no part of the trace
+        with _untraced():
+            _raise_outside(ids, int(rows), what)
+        return _indices(ids, what)
     if _is_hidden(ids):
         return _check_ids(ids, rows, what)
     _raise_outside(ids, rows, what)
     return ids if ids.dtype in INDEX_DTYPES else ids.long()
+
+
+@contextlib.contextmanager
+def _untraced() -> Iterator[None]:
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)
 
 
 @torch.library.custom_op("tokenspace::check_ids", mutates_args=())

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 _CHECKS = ("check_ids", "check_labels")
 
@@ -25,10 +26,15 @@ def register_checks() -> None:
         _register_distributed()
 
 
-def is_sharded(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is a ``DTensor``."""
+def distributed_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """Return ``tensor``, equal in all processes, as a ``DTensor`` on the mesh of ``other`` if that is one."""
+    if type(other) in (Tensor, Parameter):
+        return tensor
     tensors = sys.modules.get("torch.distributed.tensor")
-    return tensors is not None and isinstance(tensor, tensors.DTensor)
+    if tensors is None or not isinstance(other, tensors.DTensor) or isinstance(tensor, tensors.DTensor):
+        return tensor
+    mesh = other.device_mesh
+    return tensors.DTensor.from_local(tensor, mesh, [tensors.Replicate()] * mesh.ndim, run_check=False)
 
 
 @functools.cache
