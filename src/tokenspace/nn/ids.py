@@ -66,11 +66,11 @@ batch 0, position 1 (valid: 0 to 2). Is the tokenizer larger than the table?
 @contextlib.contextmanager
 def _untraced() -> Iterator[None]:
     state = torch._C._get_tracing_state()
-    torch._C._set_tracing_state(None)
+    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        torch._C._set_tracing_state(state)
+        torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
 
 
 @torch.library.custom_op("tokenspace::check_ids", mutates_args=())

@@ -61,10 +61,10 @@ def _references_to_a_block() -> int:
     class Counted(NamedTuple):
         storage: torch.UntypedStorage
 
-        def count(self) -> int:
+        def references(self) -> int:
             return sys.getrefcount(self.storage)
 
-    return Counted(torch.UntypedStorage(1, device="cpu")).count()
+    return Counted(torch.UntypedStorage(1, device="cpu")).references()
 
 
 _REFERENCES = _references_to_a_block()
@@ -84,7 +84,8 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.empty(shape, dtype=dtype, device="cpu")
     block = _take(size) or _new(size)
     # No view of another tensor: autograd lets the caller change this tensor in place.
-    tensor = torch.empty(0, dtype=dtype, device="cpu").set_(block.storage, 0, shape)
+    tensor = torch.empty(0, dtype=dtype, device="cpu")
+    tensor.set_(block.storage, 0, shape)  # type: ignore[call-overload]  # strides may be left out
     _keep(block)
     return tensor
 

@@ -22,4 +22,5 @@ def call_of(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     proxy = next((each for each in (*args, *kwargs.values()) if isinstance(each, Proxy)), None)
     if proxy is None or module is getattr(proxy.tracer, "root", None):
         return None
-    return proxy.tracer.create_proxy("call_module", proxy.tracer.path_of_module(module), args, kwargs)
+    tracer: Any = proxy.tracer
+    return tracer.create_proxy("call_module", tracer.path_of_module(module), args, kwargs)
