@@ -65,12 +65,14 @@ def input_gradient(
     rstd: np.ndarray | None = None,
     *,
     needed: Sequence[bool] | None = None,
+    out: Sequence[np.ndarray | None] | None = None,
     threads: int = 1,
 ) -> InputGradient:
     """The gradients for ``d_out`` (N, D), a C-contiguous array of the tables' type, which stays as it is.
 
     The other arguments are those of `lookup.embed`, with the ``mean`` and ``rstd`` that it returned.
-    ``needed``: which of the added tables want a gradient, all if left out.
+    ``needed``: which of the added tables want a gradient, all if left out. ``out``: an array of zeros (R, D)
+    for each of these, which is written and returned.
 
     >>> weight, position = np.eye(3, dtype=np.float32), np.zeros((2, 3), np.float32)
     >>> d_out = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -79,9 +81,10 @@ def input_gradient(
            [12., 14., 16.]], dtype=float32)]
     """
     needed = [True] * len(added) if needed is None else needed
+    out = [None] * len(added) if out is None else out
     plan = _planned(d_out, ids, added, needed)
     if norm is None and dropout is None and not plan.in_pass:
-        return InputGradient(d_out, _added(plan, d_out, added, needed, threads), None, None)
+        return InputGradient(d_out, _added(plan, d_out, added, needed, out, threads), None, None)
     wide, sums_in, width = computed_in(d_out), adds_in(d_out), d_out.shape[1]
     dx = d_out if norm is None and dropout is None else memory.empty(d_out.shape, d_out.dtype)
     if norm is None:
@@ -102,7 +105,7 @@ def input_gradient(
         pieces,
         threads,
     )
-    tables = _added(plan, dx, added, needed, threads)
+    tables = _added(plan, dx, added, needed, out, threads)
     if norm is None:
         return InputGradient(dx, tables, None, None)
     totals = _rounded_sum(parameters, weight.dtype)
@@ -150,24 +153,33 @@ def _planned(d_out: np.ndarray, ids: np.ndarray, added: Added, needed: Sequence[
 
 
 def _added(
-    plan: _Plan, dx: np.ndarray, added: Added, needed: Sequence[bool], threads: int
+    plan: _Plan,
+    dx: np.ndarray,
+    added: Added,
+    needed: Sequence[bool],
+    out: Sequence[np.ndarray | None],
+    threads: int,
 ) -> list[np.ndarray | None]:
     few = _rounded_sum(plan.few, dx.dtype)
     gradients: list[np.ndarray | None] = []
     for k, (table, own) in enumerate(added):
         if not needed[k]:
             gradients.append(None)
-        elif k in plan.first_rows:
+            continue
+        gradient = out[k]
+        if gradient is None:
+            gradient = memory.empty(table.shape, table.dtype)
+            gradient.fill(0)
+        gradients.append(gradient)
+        if k in plan.first_rows:
             first = plan.first_rows[k]
-            gradients.append(few[first : first + len(table)])
+            gradient[:] = few[first : first + len(table)]
         else:
             d = plan.by_position if len(plan.by_position) == len(own) < len(dx) else dx
             if len(own) not in (len(d), 0):  # ids of another period than the shortest
                 own = np.tile(own, len(d) // len(own))
             groups = group(own)
-            gradient = memory.empty(table.shape, table.dtype)
-            gradient.fill(0)
-            gradients.append(segment_sum(d, groups, out=gradient, rows=groups.ids, threads=threads))
+            segment_sum(d, groups, out=gradient, rows=groups.ids, threads=threads)
     return gradients
 
 

@@ -7,37 +7,71 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tokenspace.errors import ShapeError
 from tokenspace.shapes import Array
 
 
 def tensor_of(array: Array, dtype: torch.dtype | None = None) -> Tensor:
     """A copy of ``array`` (a memory map as well), in ``dtype`` if one is given.
 
-    bfloat16, which NumPy knows from ml_dtypes alone, goes over as its bits.
+    Its storage is torch's own, and can be resized; that of ``torch.from_numpy`` can't.
 
     >>> tensor_of(np.array([1.5, -2.0], ml_dtypes.bfloat16))
     tensor([ 1.5000, -2.0000], dtype=torch.bfloat16)
     """
-    return tensor_over(np.array(array)).to(dtype)
-
-
-def tensor_over(array: Array) -> Tensor:
-    """A tensor in the memory of ``array``, which it keeps alive.
-
-    It is no view of another tensor, so autograd lets the caller change it in place.
-    """
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    copied = torch.empty(array.shape, dtype=_torch_type(array.dtype), device="cpu")
+    array_over(copied)[...] = array
+    return copied.to(dtype)
 
 
 def array_over(tensor: Tensor) -> Array:
     """The numbers of a tensor on the CPU as an array in the same memory; bfloat16 is ml_dtypes'.
 
-    >>> array_over(torch.tensor([1.5, -2.0], dtype=torch.bfloat16))
-    array([1.5, -2], dtype=bfloat16)
+    The array keeps the tensor alive and leaves no mark on it. ``Tensor.numpy`` would forbid every later
+    resize of the storage, which FSDP, ``out=`` and the addition of sparse gradients rely on.
+
+    >>> tensor = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
+    >>> array_over(tensor), tensor.untyped_storage().resizable()
+    (array([1.5, -2], dtype=bfloat16), True)
     """
-    tensor = tensor.detach()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
+    array = np.asarray(_Memory(tensor))
+    return array.view(ml_dtypes.bfloat16) if tensor.dtype == torch.bfloat16 else array
+
+
+def _torch_type(dtype: np.dtype) -> torch.dtype:
+    if dtype == ml_dtypes.bfloat16:
+        return torch.bfloat16
+    return next(own for own, other in _TYPES.items() if np.dtype(other) == dtype.newbyteorder("="))
+
+
+_TYPES = {
+    dtype: np.dtype(str(dtype).removeprefix("torch.")).str
+    for dtype in (
+        *(torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool),
+        *(torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+    )
+} | {torch.bfloat16: np.dtype(np.uint16).str}
+
+
+class _Memory:
+    """The memory of a tensor, in the form that NumPy asks for: ``__array_interface__``."""
+
+    __slots__ = ("__array_interface__", "_tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        if tensor.is_neg() or tensor.is_conj():
+            raise ShapeError(
+                "this tensor stores negated or conjugated numbers; call resolve_neg() or clone()"
+            )
+        self._tensor = tensor
+        strides = None
+        if not tensor.is_contiguous():
+            strides = tuple(step * tensor.element_size() for step in tensor.stride())
+        self.__array_interface__ = {
+            "shape": tuple(tensor.shape),
+            "typestr": _TYPES[tensor.dtype],
+            "data": (tensor.data_ptr(), False),
+            "strides": strides,
+            "version": 3,
+        }

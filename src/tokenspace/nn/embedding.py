@@ -26,6 +26,8 @@ from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.output import checked_output, written
 from tokenspace.nn.row_sparse import mark_coalesced
+from tokenspace.nn.subclasses import register_checks
+from tokenspace.nn.traced import call_of
 from tokenspace.reference.embedding import scale_factor
 from tokenspace.table import Table
 
@@ -146,6 +148,8 @@ class TokenEmbedding(torch.nn.Embedding):
         ``out``, a contiguous tensor like the result, is written and returned; only where no gradient is
         needed. ``ShapeError`` for one that doesn't fit.
         """
+        if not isinstance(ids, Tensor) and isinstance(ids, torch.fx.Proxy):
+            return self._traced(ids)
         rows = self.rows_for(ids)
         if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
             if out is not None:
@@ -153,13 +157,21 @@ class TokenEmbedding(torch.nn.Embedding):
                 sources = (rows.table, ids)
                 checked_output(out, shape, rows.table.dtype, sources, rows.table.requires_grad)
             return ops.embed([rows], self.factor, sparse=self.sparse, out=out)
-        ids = check_ids(ids, len(self.weight), self.id_name)
+        ids = check_ids(ids, self.weight.shape[0], self.id_name)
         self._catch_up()
         x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
         factor = self.factor
         if factor is not None:
             x = x * factor
         return x if out is None else written(x, out, (self.weight,))
+
+    def _traced(self, ids: Any) -> Any:
+        """Return a node of a ``torch.fx`` graph: a call of this module, or of what its forward calls."""
+        call = call_of(self, ids)
+        if call is not None:
+            return call
+        x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
+        return x if self.scale is None else x * self.factor
 
     def _is_for_kernels(self, rows: ops.Rows, out: Tensor | None) -> bool:
         pays = out is not None or ops.pays([rows.table], rows.ids, sparse=self.sparse)
@@ -172,8 +184,10 @@ class TokenEmbedding(torch.nn.Embedding):
 
     @property
     def has_plain_numbers(self) -> bool:
-        """Whether the table is a matrix and the scale a number, no tensor put there to train it."""
-        return self.weight.ndim == 2 and not isinstance(self.scale, Tensor)
+        """Whether the table is a plain matrix and the scale a number, no tensor put there to train it."""
+        weight = self.weight
+        plain = type(weight) in ops.PLAIN or torch.compiler.is_compiling()
+        return plain and weight.ndim == 2 and not isinstance(self.scale, Tensor)
 
     @property
     def factor(self) -> float | None:
@@ -181,6 +195,11 @@ class TokenEmbedding(torch.nn.Embedding):
         if self.scale is None or self.scale_dtype != "weight" or isinstance(self.scale, Tensor):
             return self.scale
         return _rounded(self.scale, self.weight.dtype)
+
+    @property
+    def embed_scale(self) -> float | None:
+        """`factor`, under the name that transformers gave it: PEFT's adapters scale their rows by it."""
+        return self.factor
 
     def reset_parameters(self) -> None:
         """Draw the table anew; the padding row is zero afterwards, whatever the initializer made of it."""
@@ -294,6 +313,8 @@ class TokenEmbedding(torch.nn.Embedding):
         weight = self._parameters.get("weight")
         if weight is None:
             return
+        if type(weight) is not Parameter:  # compiled code can't register the checks of a sharded table
+            register_checks()
         if getattr(self, "sparse", False):  # not there yet when torch's constructor puts the weight in
             mark_coalesced(weight)
         if self.freeze_padding and self.padding_idx is not None:

@@ -15,12 +15,17 @@ meta                                   nothing: there are no values
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from tokenspace.errors import TokenIdError
 from tokenspace.ids import checked_ids
+from tokenspace.nn.arrays import array_over
+from tokenspace.nn.subclasses import register_checks
 from tokenspace.shapes import Array
 
 INDEX_DTYPES = (torch.int64, torch.int32)
@@ -48,10 +53,24 @@ batch 0, position 1 (valid: 0 to 2). Is the tokenizer larger than the table?
         )
     if ids.is_meta or not (ids.is_cpu or synchronize):
         return _indices(ids, what)
+    if torch._C._get_tracing_state() is not None:  # of torch.jit.trace: checked now, and no part of the trace
+        with _untraced():
+            _raise_outside(ids, int(rows), what)
+        return _indices(ids, what)
     if _is_hidden(ids):
         return _check_ids(ids, rows, what)
     _raise_outside(ids, rows, what)
     return ids if ids.dtype in INDEX_DTYPES else ids.long()
+
+
+@contextlib.contextmanager
+def _untraced() -> Iterator[None]:
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
 
 
 @torch.library.custom_op("tokenspace::check_ids", mutates_args=())
@@ -81,8 +100,8 @@ def checked_indices(ids: Tensor, rows: int, what: str) -> Array:
     if ids.dtype not in INDEX_DTYPES:
         if what:
             _raise_outside(ids, rows, what)
-        return ids.detach().long().contiguous().numpy().reshape(-1)
-    values = ids.detach().contiguous().numpy().reshape(-1)
+        return array_over(ids.long().contiguous()).reshape(-1)
+    values = array_over(ids.contiguous()).reshape(-1)
     if what and len(values):  # a negative id is a large unsigned one, so that one pass finds both
         unsigned = np.uint64 if values.dtype == np.int64 else np.uint32
         if np.maximum.reduce(values.view(unsigned)) >= rows:
@@ -140,7 +159,7 @@ def _raise_outside_labels(labels: Tensor, rows: int, ignore_index: int, masked: 
     _indices(labels, "label")
     values = labels.detach().long()  # first: 156 of uint8 is not the -100 that it would be compared as
     counted = values != ignore_index
-    checked_ids(values.where(counted, 0).numpy(), rows, "label")
+    checked_ids(array_over(values.where(counted, 0)), rows, "label")
     if masked >= 0 and bool((counted & (values == masked)).any()):
         raise TokenIdError(
             f"a label is row {masked:,}, the frozen padding row, which the head never predicts; mark such "
@@ -152,13 +171,17 @@ def _raise_outside(ids: Tensor, rows: int, what: str) -> None:
     values = ids.detach().cpu()
     if values.dtype == torch.bfloat16:  # numpy has none; no float is an id anyway
         values = values.float()
-    checked_ids(values.numpy(), rows, what)
+    checked_ids(array_over(values), rows, what)
 
 
 def _is_hidden(ids: Tensor) -> bool:
     """Whether only an operator sees the ids' values: while compiling, in vmap and grad, in a subclass."""
-    transformed = torch._C._are_functorch_transforms_active()
-    return torch.compiler.is_compiling() or transformed or type(ids) is not Tensor
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    if type(ids) is Tensor:
+        return False
+    register_checks()
+    return True
 
 
 def _indices(ids: Tensor, what: str) -> Tensor:

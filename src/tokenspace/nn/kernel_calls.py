@@ -11,10 +11,10 @@ from torch import Tensor
 
 from tokenspace.errors import ShapeError
 from tokenspace.kernels import dropout as dropouts
-from tokenspace.kernels import gradient, input_gradient, lookup, memory
+from tokenspace.kernels import gradient, input_gradient, lookup
 from tokenspace.kernels.dropout import Dropout
-from tokenspace.nn import pending_rows
-from tokenspace.nn.arrays import array_over, tensor_over
+from tokenspace.nn import memory, pending_rows
+from tokenspace.nn.arrays import array_over, tensor_of
 from tokenspace.nn.ids import checked_indices
 from tokenspace.shapes import Array
 
@@ -71,7 +71,7 @@ def forward(
         pending_rows.read(table, own)
     arrays = [array_over(table) for table in tables]
     shape = (*ids[0].shape, arrays[0].shape[1])
-    whole = memory.empty(shape, arrays[0].dtype) if out is None else array_over(out)
+    out = memory.empty(shape, tables[0].dtype) if out is None else out
     made = lookup.embed(
         arrays[0],
         indices[0],
@@ -79,13 +79,12 @@ def forward(
         list(zip(arrays[1:], indices[1:], strict=True)),
         _norm(gamma, beta, how),
         Dropout(how.p, seed) if how.p else None,
-        out=whole.reshape(-1, shape[-1]),
+        out=array_over(out).reshape(-1, shape[-1]),
         threads=torch.get_num_threads(),
     )
-    made_out = tensor_over(whole) if out is None else out
     if made.mean is None or made.rstd is None:
-        return made_out, None, None
-    return made_out, torch.from_numpy(made.mean), torch.from_numpy(made.rstd)
+        return out, None, None
+    return out, tensor_of(made.mean), tensor_of(made.rstd)
 
 
 def check_fit(
@@ -131,23 +130,35 @@ def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> lis
         for own, rows, name in zip(left.ids, left.rows, names, strict=True)
     ]
     if how.eps is None and not how.p and not any(needs[3:]):
-        made = input_gradient.InputGradient(d, [None] * (len(indices) - 1), None, None)
+        made = input_gradient.InputGradient(d, [], None, None)
+        added: list[Tensor | None] = [None] * (len(indices) - 1)
     else:
-        made = _input_gradient(d, indices, left, how, needs, threads)
-    token = _token_gradient(made.dx, indices[0], how, left.rows[0], threads) if needs[2] else None
-    for table, padding in zip(made.added, how.padding[1:], strict=True):
+        added = [
+            memory.zeros((rows, d.shape[1]), d_out.dtype) if needed else None
+            for rows, needed in zip(left.rows[1:], needs[3:], strict=True)
+        ]
+        made = _input_gradient(d, indices, left, how, added, threads)
+    token = None
+    if needs[2]:
+        token = _token_gradient(made.dx, indices[0], how, left.rows[0], d_out.dtype, threads)
+    for table, padding in zip(added, how.padding[1:], strict=True):
         if table is not None and padding >= 0:
             table[padding] = 0
     return [
         _tensor(made.gamma) if needs[0] else None,
         _tensor(made.beta) if needs[1] else None,
         token,
-        *(_tensor(table) for table in made.added),
+        *added,
     ]
 
 
 def _input_gradient(
-    d: Array, indices: Sequence[Array], left: Left, how: How, needs: Sequence[bool], threads: int
+    d: Array,
+    indices: Sequence[Array],
+    left: Left,
+    how: How,
+    added: Sequence[Tensor | None],
+    threads: int,
 ) -> input_gradient.InputGradient:
     if left.tables:
         arrays = [array_over(table) for table in left.tables]
@@ -161,23 +172,24 @@ def _input_gradient(
         list(zip(arrays[1:], indices[1:], strict=True)),
         _norm(left.gamma, left.beta, how),
         Dropout(how.p, left.seed) if how.p else None,
-        None if left.mean is None or how.eps is None else left.mean.numpy(),
-        None if left.rstd is None or how.eps is None else left.rstd.numpy(),
-        needed=needs[3:],
+        None if left.mean is None or how.eps is None else array_over(left.mean),
+        None if left.rstd is None or how.eps is None else array_over(left.rstd),
+        needed=[table is not None for table in added],
+        out=[None if table is None else array_over(table) for table in added],
         threads=threads,
     )
 
 
-def _token_gradient(dx: Array, ids: Array, how: How, rows: int, threads: int) -> Tensor:
+def _token_gradient(dx: Array, ids: Array, how: How, rows: int, dtype: torch.dtype, threads: int) -> Tensor:
     groups = gradient.group(ids, how.padding[0] if how.padding[0] >= 0 else None)
     scale = 1.0 if how.scale is None else how.scale
     if how.sparse:
-        values = gradient.segment_sum(dx, groups, scale=scale, threads=threads)
-        return row_sparse(torch.from_numpy(groups.ids), tensor_over(values), rows)
-    dense = memory.zeros((rows, dx.shape[1]), dx.dtype, threads)
-    return tensor_over(
-        gradient.segment_sum(dx, groups, scale=scale, out=dense, rows=groups.ids, threads=threads)
-    )
+        values = memory.empty((len(groups.ids), dx.shape[1]), dtype)
+        gradient.segment_sum(dx, groups, scale=scale, out=array_over(values), threads=threads)
+        return row_sparse(tensor_of(groups.ids), values, rows)
+    dense = memory.zeros((rows, dx.shape[1]), dtype)
+    gradient.segment_sum(dx, groups, scale=scale, out=array_over(dense), rows=groups.ids, threads=threads)
+    return dense
 
 
 def row_sparse(ids: Tensor, values: Tensor, rows: int) -> Tensor:
@@ -199,20 +211,18 @@ def _rows_of(d: Tensor) -> Array:
     shape = (d.numel() // d.shape[-1] if d.shape[-1] else 0, d.shape[-1])
     if d.is_contiguous() and not d.is_neg():
         return array_over(d).reshape(shape)
-    copied = tensor_over(memory.empty(d.shape, _numpy_type(d.dtype)))
-    return array_over(copied.copy_(d.detach())).reshape(shape)
-
-
-def _numpy_type(dtype: torch.dtype) -> np.dtype:
-    return array_over(torch.empty(0, dtype=dtype, device="cpu")).dtype
+    return array_over(memory.empty(tuple(d.shape), d.dtype).copy_(d.detach())).reshape(shape)
 
 
 def _tensor(array: Array | None) -> Tensor | None:
-    return None if array is None else tensor_over(array)
+    return None if array is None else tensor_of(array)
 
 
 @torch._disable_dynamo
 def dropout(x: Tensor, seed: int, p: float) -> Tensor:
     """``x`` (\\*axes, D), dropped from; the same call makes the gradient of its own."""
-    made = dropouts.dropout(_rows_of(x), Dropout(p, seed), threads=torch.get_num_threads())
-    return tensor_over(made.reshape(x.shape))
+    out, rows = memory.empty(tuple(x.shape), x.dtype), _rows_of(x)
+    dropouts.dropout(
+        rows, Dropout(p, seed), out=array_over(out).reshape(rows.shape), threads=torch.get_num_threads()
+    )
+    return out

@@ -26,6 +26,7 @@ from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, without_autocast, without_row
+from tokenspace.nn.traced import call_of
 from tokenspace.reference.recipes import head_from_checkpoint
 
 
@@ -225,6 +226,8 @@ class LMHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits (\\*axes, V) of hidden states (\\*axes, D); ``ShapeError`` unless they are D wide."""
+        if not isinstance(hidden, Tensor) and (call := call_of(self, hidden)) is not None:
+            return call
         self._check_shapes(hidden)
         hidden = ops.caught_up(hidden, self.weight)
         if self.hidden_scale != 1.0:
@@ -267,6 +270,8 @@ class LMHead(nn.Module):
                 f"there is one label per position: {tuple(hidden.shape[:-1])} expected, found "
                 f"{tuple(labels.shape)}"
             )
+        if hidden.is_nested:  # jagged: the texts, one after the other
+            hidden, labels, counted = hidden.values(), labels.values(), counted.values()
         hidden, labels, counted = (
             hidden.reshape(-1, hidden.shape[-1]),
             labels.reshape(-1),

@@ -27,7 +27,7 @@ from tokenspace.nn.kernel_calls import How, Left
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
-_PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN = (Tensor, torch.nn.Parameter)
 
 _kernels_are_off = False
 
@@ -103,6 +103,8 @@ def pays(tables: Sequence[Tensor], ids: Tensor, *, sparse: bool) -> bool:
     same bits. Not so where these sum wrongly (16-bit gradients), or touch a whole table for a few rows.
     """
     first = tables[0]
+    if torch._C._get_tracing_state() is not None:  # where a count is a tensor, and kernels can't run
+        return False
     if torch.compiler.is_compiling() or ids.numel() * first.shape[-1] > SMALL_INPUT:
         return True
     if first.dtype not in (torch.float32, torch.float64) or pending_rows.kept_by(first) is not None:
@@ -129,7 +131,7 @@ def _is_watched(compiling: bool) -> bool:
 def _is_plain(tensor: Tensor, compiling: bool) -> bool:
     if not tensor.is_cpu or tensor.layout != torch.strided:
         return False
-    if type(tensor) in _PLAIN:
+    if type(tensor) in PLAIN:
         return True
     return compiling and isinstance(tensor, (FakeTensor, FunctionalTensor))  # they stand for plain ones
 
@@ -216,7 +218,7 @@ def catch_up(weight: Tensor, ids: Tensor | None = None) -> None:
         return
     while torch._C._functorch.is_functorch_wrapped_tensor(weight):
         weight = torch._C._functorch.get_unwrapped(weight)
-    if not weight.is_cpu or type(weight) not in _PLAIN:
+    if type(weight) not in PLAIN or not weight.is_cpu:
         return
     if _is_watched(False):  # the steps are no part of what is transformed or watched
         with temporarily_clear_interpreter_stack(), _disable_current_modes():

@@ -20,6 +20,7 @@ from tokenspace.nn import ops
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, normal_
+from tokenspace.nn.traced import call_of
 from tokenspace.reference.positional import ANY_COUNT, Layout, PaddingFrom
 
 Start = int | Tensor
@@ -127,6 +128,8 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
 
     def forward(self, position_ids: Tensor) -> Tensor:
         """One row (\\*axes, D) per position id (\\*axes), a count from 0."""
+        if not isinstance(position_ids, Tensor) and (call := call_of(self, position_ids)) is not None:
+            return call
         rows = self.rows_for(position_ids)
         if ops.on_kernels([rows.table], [rows.ids]):
             return ops.embed([rows])

@@ -26,6 +26,8 @@ from tokenspace.nn.positional import (
     Start,
 )
 from tokenspace.nn.segment import SegmentEmbedding
+from tokenspace.nn.subclasses import distributed_like
+from tokenspace.nn.traced import call_of
 
 Position = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
 
@@ -153,6 +155,10 @@ class TransformerInput(nn.Module):
         ``TokenIdError`` for ids that are no rows (``tokenspace.nn.ids`` says what is checked where),
         ``ShapeError`` for what has another shape, or a text longer than the positions.
         """
+        if not isinstance(ids, Tensor):  # a torch.fx.Proxy, perhaps
+            rest = segment_ids, position_ids, start, attention_mask, extra_ids, inputs_embeds, out
+            if (call := call_of(self, ids, *rest)) is not None:
+                return call
         if (ids is None) == (inputs_embeds is None):
             raise ShapeError("give either ids or inputs_embeds, and not both")
         if ids is not None:
@@ -194,7 +200,9 @@ class TransformerInput(nn.Module):
         if self.projection is not None and self._projects_first:
             x = self.projection(x)
         for part, own in self._added(told, x.device):
-            x = x + part(own)
+            if not isinstance(part, SinusoidalPositionalEncoding):  # that has no sharded rows to read
+                own = distributed_like(own, x)
+            x = x + distributed_like(part(own), x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return x if self.dropout is None else fusion.drop(self.dropout, x)
@@ -204,7 +212,8 @@ class TransformerInput(nn.Module):
         shape, own = told.shape, told.position_ids
         if self.position is not None:
             if own is None:
-                own = self._positions(self.position, told.ids, shape, told.start, told.attention_mask, device)
+                position = _adapted(self.position)
+                own = self._positions(position, told.ids, shape, told.start, told.attention_mask, device)
             yield self.position, _per_token(own, shape, "position ids")
         elif own is not None:
             _per_token(own, shape, "position ids")
@@ -226,7 +235,8 @@ class TransformerInput(nn.Module):
         if self.position is None:
             raise ShapeError("this recipe adds no positions to its tokens")
         shape = (ids.shape[0], ids.shape[1])
-        return self._positions(self.position, ids, shape, start, attention_mask, ids.device)
+        position = _adapted(self.position)
+        return self._positions(position, ids, shape, start, attention_mask, ids.device)
 
     def reset_parameters(self) -> None:
         """Draw every part anew, each as its recipe says (after ``to_empty``, say)."""
@@ -255,10 +265,11 @@ class TransformerInput(nn.Module):
         """The mask that ``position`` counts by; embedded inputs have no ids to tell padding by, so none."""
         if position.padding_from == "mask" or (position.padding_from is None and attention_mask is not None):
             return attention_mask
-        return None if ids is None or self.token.padding_idx is None else ids != self.token.padding_idx
+        padding_idx = _adapted(self.token).padding_idx
+        return None if ids is None or padding_idx is None else ids != padding_idx
 
     def _checked_embeds(self, inputs_embeds: Tensor | None) -> Tensor:
-        width = self.token.embedding_dim
+        width = _adapted(self.token).embedding_dim
         if inputs_embeds is None or inputs_embeds.ndim != 3 or inputs_embeds.shape[2] != width:
             found = None if inputs_embeds is None else tuple(inputs_embeds.shape)
             raise ShapeError(f"inputs_embeds are (B, T, {width}); found shape {found}")
@@ -294,6 +305,14 @@ class TransformerInput(nn.Module):
                     f"the {name} has width {found:,} where tokens have {width:,}; make them equal"
                 )
         return projects_first
+
+
+def _adapted(part: Any) -> Any:
+    """Return the module that a wrapper of PEFT's in its place holds, or the part itself."""
+    for name in ("original_module", "base_layer"):
+        while isinstance(inside := getattr(part, name, None), nn.Module):
+            part = inside
+    return part
 
 
 def _check_tensor(value: Any, what: str) -> None:

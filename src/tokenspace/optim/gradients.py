@@ -14,7 +14,8 @@ from torch import Tensor
 
 from tokenspace.errors import ShapeError
 from tokenspace.kernels.gradient import group, segment_sum
-from tokenspace.nn.arrays import array_over, tensor_over
+from tokenspace.nn import memory
+from tokenspace.nn.arrays import array_over, tensor_of
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -46,7 +47,7 @@ def row_gradient(gradient: Tensor) -> RowGradient:
             f"a row-sparse gradient is a sparse COO tensor with one sparse axis, its first; found "
             f"{gradient.layout}{axes}. TokenEmbedding(sparse=True) makes the right one; to_dense() any"
         )
-    ids, values = gradient._indices()[0], gradient._values().detach()
+    ids, values = gradient._indices()[0], gradient._values().detach().resolve_neg()
     # On a device to look at the ids would be to wait for them: what a gradient says of itself must do.
     trusted = gradient.is_coalesced() and not ids.is_cpu
     found = RowGradient(ids, values) if trusted else _summed(ids, values)
@@ -69,5 +70,6 @@ def _summed(ids: Tensor, values: Tensor) -> RowGradient:
         return RowGradient(ids, values)
     groups = group(array_over(ids))
     rows = array_over(values.reshape(len(values), -1))
-    sums = tensor_over(segment_sum(rows, groups, threads=torch.get_num_threads()))
-    return RowGradient(torch.from_numpy(groups.ids), sums.view(-1, *values.shape[1:]))
+    sums = memory.empty((len(groups.ids), rows.shape[1]), values.dtype)
+    segment_sum(rows, groups, out=array_over(sums), threads=torch.get_num_threads())
+    return RowGradient(tensor_of(groups.ids), sums.view(-1, *values.shape[1:]))

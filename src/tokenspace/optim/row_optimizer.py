@@ -7,13 +7,13 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import real
+from tokenspace.nn import memory
 from tokenspace.optim.gradients import row_gradient, wide
 from tokenspace.optim.touched import Touched
 
@@ -210,6 +210,6 @@ def steps_taken(state: State) -> int:
 def zeros_for(weight: Tensor, *, by_row: bool = False) -> Tensor:
     """A state of the parameter's shape, or of one number a row."""
     shape = tuple(weight.shape[:1] if by_row else weight.shape)
-    if weight.is_cpu:  # NumPy's zeros are no memory before they are touched; torch fills it
-        return torch.from_numpy(np.zeros(shape, np.float64 if weight.dtype == torch.float64 else np.float32))
+    if weight.is_cpu:
+        return memory.untouched_zeros(shape, wide(weight.dtype))
     return torch.zeros(shape, dtype=wide(weight.dtype), device=weight.device)

@@ -26,7 +26,7 @@ class Touched(NamedTuple):
     def by(cls, weight: Tensor, gradient: Tensor | RowGradient) -> Touched:
         if isinstance(gradient, RowGradient):
             return cls(weight, gradient.ids, gradient.values)
-        return cls(weight, None, gradient.detach())
+        return cls(weight, None, gradient.detach().resolve_neg())
 
     def fits_kernels(self) -> bool:
         """Whether the kernels take it: plain numbers on the CPU, rows one after the other."""
