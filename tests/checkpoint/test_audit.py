@@ -279,6 +279,11 @@ def test_a_family_that_is_not_known_is_told_by_shape(changed):
     assert codes(two) == [("warning", "family-unknown")]
 
 
+def test_a_missing_head_of_a_family_that_is_not_known_is_an_error_too(changed):
+    found = changed("llama", {"lm_head.weight": None}, model_type="new")
+    assert codes(found) == [("error", "no-head"), ("warning", "family-unknown")]
+
+
 def test_quantized_weights_are_shown_and_not_counted(changed):
     found = changed("gpt2", {"transformer.h.0.mlp.c_fc.qweight": torch.ones(4, 2, dtype=torch.int32)})
     assert (found.rows, found.parameters) == (V, None)

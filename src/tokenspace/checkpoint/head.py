@@ -10,6 +10,7 @@ import re
 
 from tokenspace.checkpoint.findings import Finding, Tying
 from tokenspace.models.open import Checkpoint, same_bits
+from tokenspace.models.roles import is_head
 from tokenspace.models.safetensors import TensorInfo
 
 _SCORING = re.compile(
@@ -59,7 +60,7 @@ def check_head(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list[
     if tying.equal:
         findings.append(_copy(checkpoint, tying))
     if tying.stored is None and not checkpoint.tied and not _is_table(checkpoint, table):
-        findings += _no_head(checkpoint)
+        findings += _no_head(checkpoint, table)
     findings += _bias(checkpoint, tying, own, rows)
     return findings
 
@@ -119,9 +120,9 @@ def _where(checkpoint: Checkpoint) -> str:
     return "" if "tie_word_embeddings" in checkpoint.config else " in config.json's text_config"
 
 
-def _no_head(checkpoint: Checkpoint) -> list[Finding]:
+def _no_head(checkpoint: Checkpoint, table: TensorInfo) -> list[Finding]:
     family, scores = checkpoint.family, scores_tokens(checkpoint)
-    if family is None and scores is None:
+    if family is None and (scores is None or _may_have_a_head(checkpoint, table)):
         return []
     called = f" ({family.head!r})" if family else ""
     message = f"no head is stored{called}, and none is tied"
@@ -137,6 +138,15 @@ def _no_head(checkpoint: Checkpoint) -> list[Finding]:
         "true; if it is to give vectors alone, name its base class in architectures"
     )
     return [Finding("no-head", "error", message, fix)]
+
+
+def _may_have_a_head(checkpoint: Checkpoint, table: TensorInfo) -> bool:
+    """Return whether a tensor beside the table may be the head of a family that is not known."""
+    return any(
+        is_head(name) or table.shape[0] in tensor.shape
+        for name, tensor in checkpoint.tensors.items()
+        if name != table.name
+    )
 
 
 def _bias(checkpoint: Checkpoint, tying: Tying, own: TensorInfo | None, rows: int) -> list[Finding]:

@@ -18,7 +18,7 @@ _FLAG = {True: "tied", False: "untied", None: "nothing"}
 @json_option
 @click.pass_context
 def inspect(ctx: click.Context, checkpoint: str, as_json: bool) -> None:
-    """Show what a model's files hold around its vocabulary, and what is wrong there.
+    """Show what a model's files hold around its vocabulary, and its faults.
 
     CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin), a GGUF file (any of
     a model's several), or hf:org/name, of which only the files that hold the table are fetched, and looked
