@@ -127,6 +127,25 @@ def test_a_head_that_is_neither_stored_nor_tied(model, name):
     assert not any(each.code == "no-head" for each in audit(open_checkpoint(made.folder)).findings)
 
 
+@pytest.mark.parametrize("name", ["bart", "mbart"])
+def test_stacks_that_the_flag_leaves_without_a_table(model, name):
+    made = model(name)
+    before = made.logits()
+    made.change(tie_word_embeddings=False)
+    finding = made.finding("stacks-untied")
+    assert (finding.severity, finding.fix) == ("error", "set tie_word_embeddings to true")
+    assert not torch.equal(made.logits(), made.logits())
+    made.change(tie_word_embeddings=True)
+    torch.testing.assert_close(made.logits(), before)
+    torch.manual_seed(1)
+    made.change({"lm_head.weight": torch.randn_like(made.table)}, tie_word_embeddings=False)
+    assert made.finding("stacks-untied").fix.startswith("store a copy of the table under each")
+    stacks = {f"model.{stack}.embed_tokens.weight": made.table.clone() for stack in ("encoder", "decoder")}
+    made.change(stacks)
+    torch.testing.assert_close(made.logits(), made.logits())
+    assert not audit(open_checkpoint(made.folder)).failed
+
+
 @pytest.mark.parametrize("name", UNTIED)
 def test_an_untied_head_that_is_missing_is_an_error(model, name):
     made = model(name)

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import tokenizers
 import transformers
 
 from tokenspace.checkpoint import audit
@@ -25,6 +26,7 @@ SINGLE = [
     "image_token_index",
     "audio_token_id",
     "video_token_id",
+    "mask_index",
 ]
 NESTED = {
     "eos_token_id": [2, V],
@@ -92,6 +94,30 @@ def test_what_is_no_whole_number_is_an_error_as_in_transformers(checked, value):
     assert (found.code, found.severity) == ("id-not-whole", "error")
     with pytest.raises(Exception, match="eos_token_id"):
         transformers.GPT2Config(eos_token_id=value)
+
+
+def test_ids_that_a_tokenizer_puts_around_a_text(small_checkpoint, tmp_path):
+    words = {f"w{i}": i for i in range(V)}
+    for kind in ("template", "bert", "sequence"):
+        folder = tmp_path / kind
+        shutil.copytree(small_checkpoint("gpt2").folder, folder)
+        inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+        template = tokenizers.processors.TemplateProcessing(
+            single="[BOS] $A", special_tokens=[("[BOS]", V + 3)]
+        )
+        bert = tokenizers.processors.BertProcessing(("w1", V + 3), ("w2", 2))
+        inner.post_processor = {
+            "template": template,
+            "bert": bert,
+            "sequence": tokenizers.processors.Sequence([template]),
+        }[kind]
+        inner.enable_padding(pad_id=V + 1, pad_token="w0")
+        inner.save(str(folder / "tokenizer.json"))
+        found = audit(open_checkpoint(folder)).findings
+        messages = [each.message for each in found if each.severity == "error"]
+        assert any("tokenizer.json's padding.pad_id is 61, which has no row" in each for each in messages)
+        assert any("tokenizer.json's post_processor." in each and "is 63" in each for each in messages)
+        assert len(messages) == 2
 
 
 def test_negative_ids(checked):

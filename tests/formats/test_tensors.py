@@ -329,6 +329,23 @@ def test_limit_takes_the_first_rows(saved, numbers):
     assert len(load_file(path, limit=99)) == V
 
 
+@pytest.mark.parametrize(
+    "name", ["all.zip/model-00001-of-00002.safetensors", "model-00001-of-00002.safetensors.gz"]
+)
+def test_a_packed_part_is_refused_unless_its_table_is_named(tmp_path, numbers, name):
+    weight = numbers(V, D)
+    save_file({"model.embed_tokens.weight": weight}, tmp_path / "model-00001-of-00002.safetensors")
+    (tmp_path / "words.txt").write_text("\n".join(WORDS))
+    content = (tmp_path / "model-00001-of-00002.safetensors").read_bytes()
+    (tmp_path / "model-00001-of-00002.safetensors.gz").write_bytes(gzip.compress(content))
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(tmp_path / "model-00001-of-00002.safetensors", "model-00001-of-00002.safetensors")
+    with pytest.raises(TableFormatError, match=r"one of 2 files of a model, and packed: unpack them"):
+        load_file(tmp_path / name, vocab=tmp_path / "words.txt")
+    table = load_file(tmp_path / name, tensor="model.embed_tokens.weight", vocab=tmp_path / "words.txt")
+    np.testing.assert_array_equal(table.weight, weight)
+
+
 # ── what names the rows ──────────────────────────────────────────────────────────────────────────────────
 
 

@@ -18,6 +18,7 @@ _SCORING = re.compile(
     r"ForTextToText|ForSpeechToText|ForVisionText2Text|BertGenerationDecoder)$"
 )
 _NO_SCORES = {"ElectraForPreTraining"}  # it tells replaced tokens from others
+_FLAG_TIES_STACKS = ("bart", "mbart")  # T5 and mT5 share the table between their stacks in any case
 _OF_BERT = ("bert", "roberta", "albert", "deberta-v3", "modernbert")
 """Families whose untied head takes its bias from another name than their tied one."""
 
@@ -45,7 +46,7 @@ def tying_of(checkpoint: Checkpoint, table: TensorInfo | None) -> Tying:
 
 def check_head(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list[Finding]:
     """Findings on the head of a checkpoint whose input table is known."""
-    findings = _table_name(checkpoint, table, tying)
+    findings = _table_name(checkpoint, table, tying) + _stacks(checkpoint, table, tying)
     own, rows = checkpoint.head, table.shape[0]
     if own is not None and tying.flag:
         message = f"config.json says that {own.name!r} is tied to {table.name!r}, but they differ"
@@ -82,6 +83,24 @@ def _table_name(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list
         return [Finding("table-untied", "error", message, fix)]
     fix = "nothing: transformers 5 ties both to the name that is there"
     return [Finding("table-name", "info", message, fix)]
+
+
+def _stacks(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list[Finding]:
+    """The finding on stacks of an encoder-decoder that share the table by the flag alone, and it is false."""
+    family = checkpoint.family
+    if family is None or family.name not in _FLAG_TIES_STACKS or tying.flag is not False:
+        return []
+    missing = [name for name in family.token_copies if checkpoint.find(name) is None]
+    if not missing:
+        return []
+    message = (
+        f"config.json ties nothing, and {', '.join(map(repr, missing))} are not stored: a reload starts "
+    )
+    message += f"them at random beside {table.name!r}"
+    fix = "store a copy of the table under each of these names"
+    if tying.stored is None or tying.equal:
+        fix = "set tie_word_embeddings to true"
+    return [Finding("stacks-untied", "error", message, fix)]
 
 
 def _copy(checkpoint: Checkpoint, tying: Tying) -> Finding:

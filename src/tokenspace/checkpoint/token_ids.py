@@ -1,7 +1,8 @@
 """Token ids that a model's JSON files state, held against the rows of its table.
 
 ``config.json``, ``generation_config.json`` and ``tokenizer_config.json`` name ids under some forty keys: of
-special tokens, of placeholders for images and sound, of tokens to force or to suppress. An id past the table
+special tokens, of placeholders for images and sound, of tokens to force or to suppress; ``tokenizer.json``
+those of padding and of the tokens that it puts around a text. An id past the table
 is an index error in the lookup, or selects a logit that isn't there; which of them a program meets first
 depends on the program, so all are reported.
 """
@@ -17,9 +18,10 @@ from tokenspace.checkpoint.findings import Finding
 from tokenspace.errors import CheckpointError
 from tokenspace.models.shards import json_object
 from tokenspace.shown import shown
+from tokenspace.tokenizer_files import JSON
 
 FILES = ("config.json", "generation_config.json", "tokenizer_config.json")
-_ID_KEY = re.compile(r"(^|_)(token_ids?|token_index)$")
+_ID_KEY = re.compile(r"(^|_)(token_ids?|token_index)$|^(bos|eos|pad|unk|mask)_index$")  # the latter: XLM's
 _LISTS = ("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "force_words_ids")
 _PAIRS = ("forced_decoder_ids",)  # [[position, id], ...]
 _MAPS = ("lang_to_id", "task_to_id")  # Whisper: {token: id}
@@ -59,7 +61,41 @@ def check_files(folder: Path, config: Mapping[str, Any], rows: int | None) -> li
             continue
         for stated in _stated(content, rows):
             findings += _check(stated, name, rows, str(config.get("model_type")))
+    for stated in _added_around(folder / JSON):
+        findings += _check(stated, JSON, rows, "")
     return findings
+
+
+def _added_around(path: Path) -> list[Stated]:
+    """The ids of a ``tokenizer.json``'s padding and post-processor; none of a file that is corrupt, which
+    the check of the tokenizer reports.
+    """
+    try:
+        content = _read(path)
+    except CheckpointError:
+        return []
+    found = []
+    padding = content.get("padding")
+    if isinstance(padding, dict) and "pad_id" in padding:
+        found.append(Stated("pad_id", ("padding",), [padding["pad_id"]], None))
+    steps = content.get("post_processor")
+    if isinstance(steps, dict):
+        inner = steps.get("processors")
+        for step in inner if isinstance(inner, list) else [steps]:
+            found += _around(step) if isinstance(step, dict) else []
+    return found
+
+
+def _around(step: Mapping[str, Any]) -> list[Stated]:
+    """The ids that one post-processor adds: a template's tokens, or BERT's and RoBERTa's pairs."""
+    section = ("post_processor",)
+    pairs = [(key, step[key]) for key in ("sep", "cls") if isinstance(step.get(key), list)]
+    found = [Stated(key, section, pair[1:2], None) for key, pair in pairs]
+    tokens = step.get("special_tokens")
+    for token, each in (tokens if isinstance(tokens, dict) else {}).items():
+        if isinstance(each, dict) and isinstance(each.get("ids"), list):
+            found.append(Stated(shown(token), section, each["ids"], None))
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -141,6 +177,8 @@ def _past(stated: Stated, where: str, ids: list[int], rows: int, model_type: str
 def _negative(stated: Stated, where: str, ids: list[int], rows: int) -> Finding:
     message = f"{where} is {_listed(ids)}: no token's id is negative (valid: 0 to {rows - 1:,})"
     fix = "set it to null if no token is meant, else to the token's id"
+    if stated.key in _LISTS:
+        fix = "take it out of the list"
     if stated.key == "pad_token_id" and -rows <= ids[0]:
         message += f"; torch.nn.Embedding takes {rows + ids[0]:,}, counted from the end, for padding"
     harmless = stated.rows is not None or (set(ids) == {-1} and stated.key not in _LOOKED_UP)

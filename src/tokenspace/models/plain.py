@@ -28,7 +28,7 @@ from tokenspace.models.recognition import shared_names
 from tokenspace.models.roles import bearing_family_names, is_head, other_role
 from tokenspace.models.safetensors import DTYPES, TensorInfo, open_file, read
 from tokenspace.models.shards import Shards, json_object
-from tokenspace.models.siblings import whole_model
+from tokenspace.models.siblings import part_names, whole_model
 from tokenspace.models.vocabulary import Errors, for_file
 from tokenspace.shapes import Array
 from tokenspace.source import ZIP, Source
@@ -142,7 +142,7 @@ def _chosen(
                 f"{source.path}: {what}, where a table is (V, D); it has {_listed(matrices)}"
             )
         return matrices[name], None
-    model = None if source.packed else whole_model(source.path)
+    model = _other_parts(source)
     shared = shared_names(tensors, metadata)
     found = _by_config(source, model or tensors, metadata, model is not None)
     found = found or _by_family(model or tensors, shared) or _by_shape(source, tensors, model is not None)
@@ -152,6 +152,19 @@ def _chosen(
     if head is not None and head.shape != table.shape:
         raise TableFormatError(f"{source.path}: {misfit(head, table)}")
     return table, head
+
+
+def _other_parts(source: Source) -> dict[str, TensorInfo] | Shards | None:
+    """The tensors of the model that the file is a part of; None if it is no part of one."""
+    if not source.packed:
+        return whole_model(source.path)
+    parts = part_names(source.path.name.removesuffix(".gz"))
+    if parts is not None and len(parts) > 1:
+        raise TableFormatError(
+            f"{source.path} is one of {len(parts):,} files of a model, and packed: unpack them, or name a "
+            "table in this one with load(path, tensor=...) or convert --tensor NAME"
+        )
+    return None
 
 
 def _matrices(tensors: dict[str, TensorInfo] | Shards) -> dict[str, TensorInfo]:
