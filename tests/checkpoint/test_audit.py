@@ -229,13 +229,19 @@ def test_a_vocab_size_in_words_finds_no_table(changed):
 
 def test_a_model_without_head(changed):
     found = changed("llama", {"lm_head.weight": None})
-    assert (found.tied, codes(found)) == (False, [("info", "no-head")])
+    assert (found.tied, codes(found)) == (False, [("error", "no-head")])
+    assert "LlamaForCausalLM scores tokens" in found.findings[0].message
 
 
 def test_a_tied_head_without_its_bias_was_saved_without_one(changed):
-    found = changed("bert", {"cls.predictions.bias": None})
+    found = changed("bert", {"cls.predictions.bias": None}, architectures=["BertModel"])
     assert (found.tied, codes(found)) == (True, [("info", "no-head")])
     assert "'cls.predictions.bias'" in found.findings[0].message
+
+
+def test_a_head_that_lacks_its_bias_is_doubted_where_it_scores_tokens(changed):
+    found = changed("bert", {"cls.predictions.bias": None})
+    assert codes(found) == [("warning", "head-bias-missing")]
 
 
 def test_a_bias_that_is_zero_unless_stored_is_not_missed(changed):
@@ -268,9 +274,14 @@ def test_a_family_that_is_not_known_is_told_by_shape(changed):
     assert codes(found) == [("warning", "family-unknown")]
 
     two = changed("llama", model_type="new")
-    assert (two.rows, two.tied, two.parameters) == (None, None, None)
-    assert roles(two) == {"lm_head.weight": "unknown", "model.embed_tokens.weight": "unknown"}
-    assert codes(two) == [("warning", code) for code in ("family-unknown", "input-unknown", "role-unknown")]
+    assert (two.rows, two.tied, two.tying) == (V, False, (False, "lm_head.weight", False))
+    assert roles(two) == {"lm_head.weight": "head", "model.embed_tokens.weight": "input"}
+    assert codes(two) == [("warning", "family-unknown")]
+
+
+def test_a_missing_head_of_a_family_that_is_not_known_is_an_error_too(changed):
+    found = changed("llama", {"lm_head.weight": None}, model_type="new")
+    assert codes(found) == [("error", "no-head"), ("warning", "family-unknown")]
 
 
 def test_quantized_weights_are_shown_and_not_counted(changed):

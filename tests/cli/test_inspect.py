@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file, save_model
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import WordLevel
 
+from tokenspace import formats
 from tokenspace.cli import main
 from tokenspace.formats.static_embedding import save
 from tokenspace.table import Table
@@ -112,6 +114,43 @@ def test_a_static_embedding_is_told_as_that(tmp_path, command, form):
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "is no model's checkpoint but a static embedding: a table of 3 rows × 2" in result.stderr
     assert "params --vocab 3 --dim 2" in result.stderr
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_sentence_on_the_head_agrees_with_the_list(folder, tied):
+    place = Path(folder(60))
+    config = json.loads((place / "config.json").read_text())
+    changed = config | {"model_type": "new", "tie_word_embeddings": tied}
+    (place / "config.json").write_text(json.dumps(changed))
+    text = run(str(place)).stdout
+    assert "head   lm_head.weight" in text
+    assert "no head is stored" not in text
+    assert "untied: config.json says" in text
+    held = load_file(place / WEIGHTS)
+    save_file(held | {"other.embed_out.weight": held["lm_head.weight"].clone()}, place / WEIGHTS)
+    text = run(str(place)).stdout
+    assert "no head is stored" not in text
+    assert "lm_head.weight, other.embed_out.weight may be heads" in text
+
+
+def test_a_table_stored_as_its_head_is_said(small_checkpoint, tmp_path):
+    shutil.copytree(small_checkpoint("gpt2").folder, tmp_path / "x")
+    save_model(small_checkpoint("gpt2").module, str(tmp_path / "x" / WEIGHTS))
+    text = run(str(tmp_path / "x")).stdout
+    assert "tied: config.json says tied; lm_head.weight is stored, and is the table too" in text
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.npy", "x.npz", "x.vec", "x.bin", "x.safetensors", "tensors"])
+def test_a_file_that_is_no_model_says_what_to_use(folder, tmp_path, name):
+    path = tmp_path / name
+    if name == "tensors":
+        path = Path(folder(60)) / WEIGHTS
+    else:
+        formats.save(Table(np.ones((3, 2), np.float32), Vocab(["a", "b", "c"])), path)
+    result = run(str(path))
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    said = f"tokenspace inspect {path.parent}" if name == "tensors" else "for a table: tokenspace neighbors"
+    assert said in result.stderr
 
 
 def test_usage():

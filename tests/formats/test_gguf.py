@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tokenspace.errors import MissingExtra, TableFormatError
-from tokenspace.formats import gguf
+from tokenspace.formats import gguf, load
 from tokenspace.source import Source
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
@@ -192,11 +192,19 @@ def test_the_head_is_the_output_where_it_is_another(write, head, kept):
     assert gguf.load(write("x.gguf", content), limit=2).output is None or head[0, 0] == 2
 
 
-def test_a_head_of_another_shape_is_named_and_left_out(write):
-    tensors = [EMBEDDING, tensor("output.weight", [2, 4], 0, 32)]
-    table = gguf.load(write("x.gguf", file_of([TOKENS], tensors, NUMBERS.tobytes().ljust(64, b"\0"))))
+@pytest.mark.parametrize("shape", [[2, 4], [2, 2], [4, 3]], ids=["longer", "shorter", "wider"])
+def test_a_head_of_another_shape_is_refused_unless_the_table_is_named(write, shape):
+    tensors = [EMBEDDING, tensor("output.weight", shape, 0, 32)]
+    path = write("x.gguf", file_of([TOKENS], tensors, NUMBERS.tobytes().ljust(96, b"\0")))
+    with pytest.raises(
+        TableFormatError,
+        match=r"'output.weight' is \[., .\], the table 'token_embd.weight' \[3, 2\]; .* convert --tensor",
+    ):
+        gguf.load(path)
+    table = load(path, tensor="token_embd.weight")
+    np.testing.assert_array_equal(table.weight, NUMBERS)
     assert table.output is None
-    assert table.provenance["read_from"]["left_out"] == "output.weight of shape [4, 2]"
+    assert table.provenance["read_from"]["left_out"] == f"output.weight of shape {shape[::-1]}"
 
 
 def test_float64_is_rounded(write):

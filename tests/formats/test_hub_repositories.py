@@ -165,10 +165,6 @@ def test_inspect_looks_at_what_was_fetched_of_a_sharded_model(fetch, stand_in, m
     assert result.exit_code == 0, result.output
     assert "two.safetensors" not in stand_in.read
     absent = "1 of the model's files were not fetched, nor looked at: 'two.safetensors'"
-    if kind == "new":
-        absent = (
-            "2 of the model's files were not fetched, nor looked at: 'three.safetensors', 'two.safetensors'"
-        )
     if form:
         answer = json.loads(result.stdout)
         assert (answer["rows"], answer["largest_id"], answer["parameters"]["total"]) == (V, V - 1, None)
@@ -176,6 +172,17 @@ def test_inspect_looks_at_what_was_fetched_of_a_sharded_model(fetch, stand_in, m
     else:
         assert f"info      {absent} (not-fetched)" in result.stdout
         assert "rows      5; largest token id 4" in result.stdout
+
+
+def test_a_gguf_model_in_parts_is_fetched_whole(fetch, stand_in):
+    files = {f"m-0000{i}-of-00002.gguf": b"GGUF" + bytes([i]) for i in (1, 2)} | {"README.md": b""}
+    assert fetch(files=files).name == "m-00001-of-00002.gguf"
+    assert sorted(stand_in.read) == ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]
+    stand_in.read.clear()
+    assert fetch("hf:org/name/m-00002-of-00002.gguf").name == "m-00002-of-00002.gguf"
+    stand_in.repositories["org/more"] = files | {"n.gguf": b"GGUF"}
+    with pytest.raises(CheckpointError, match="has 3 GGUF files; name one"):
+        fetch("hf:org/more")
 
 
 @pytest.mark.parametrize("modules", [[{"idx": 0, "path": "", "type": "x.Transformer"}], {}, [1], None])

@@ -99,13 +99,111 @@ def test_an_untied_head_is_the_output(saved, numbers):
     assert table.provenance["read_from"]["head"] == "lm_head.weight"
 
 
-@pytest.mark.parametrize("head", ["equal", "longer"])
-def test_a_head_that_is_no_output(saved, numbers, head):
+def test_a_head_that_repeats_the_table_is_no_output(saved, numbers):
     embed = numbers(V, D)
-    own = embed.clone() if head == "equal" else numbers(V + 1, D)
-    table = load_file(saved({"model.embed_tokens.weight": embed, "lm_head.weight": own}))
+    table = load_file(saved({"model.embed_tokens.weight": embed, "lm_head.weight": embed.clone()}))
     np.testing.assert_array_equal(table.weight, embed)
     assert table.output is None
+
+
+@pytest.mark.parametrize("shape", [(V + 1, D), (V - 1, D), (V, D + 1)], ids=["longer", "shorter", "wider"])
+@pytest.mark.parametrize("name", ["model.embed_tokens.weight", "embedding.weight"], ids=["family", "usual"])
+@pytest.mark.parametrize("head", ["lm_head.weight", "output.weight", "embed_out.weight"])
+def test_a_head_of_another_shape_is_refused(saved, numbers, shape, name, head):
+    embed = numbers(V, D)
+    path = saved({name: embed, head: numbers(*shape)})
+    with pytest.raises(TableFormatError, match=rf"the head '{head}' is \[.*needs the same shape.*tensor="):
+        load_file(path)
+    table = load_file(path, tensor=name)
+    np.testing.assert_array_equal(table.weight, embed)
+    assert table.output is None
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("lm_head.weight", "an output head"),
+        ("model.lm_head.weight", "an output head"),
+        ("output.weight", "an output head"),
+        ("embed_out.weight", "an output head"),
+        ("cls.predictions.decoder.weight", "an output head"),
+        ("transformer.wpe.weight", "a table of positions"),
+        ("model.decoder.embed_positions.weight", "a table of positions"),
+        ("bert.embeddings.position_embeddings.weight", "a table of positions"),
+        ("vit.pos_embed", "a table of positions"),
+        ("bert.embeddings.token_type_embeddings.weight", "a table of segments"),
+        ("transformer.lang_embeddings.weight", "a table of languages"),
+        ("model.layers.0.mlp.up_proj.weight", "a layer's matrix"),
+        ("transformer.h.3.attn.c_attn.weight", "a layer's matrix"),
+        ("bert.pooler.dense.weight", "a classifier"),
+    ],
+)
+def test_what_is_something_else_by_its_name_is_no_table(saved, numbers, name, role):
+    weight = numbers(V, D)
+    path = saved({name: weight, "bias": numbers(V)})
+    with pytest.raises(TableFormatError, match=rf"'{name}', is {role} by its name.*tensor="):
+        load_file(path)
+    np.testing.assert_array_equal(load_file(path, tensor=name).weight, weight)
+
+
+def test_an_untied_models_head_alone_is_no_table(saved, numbers, tmp_path):
+    config = {"model_type": "llama", "vocab_size": V, "tie_word_embeddings": False}
+    head = numbers(V, D)
+    path = saved({"lm_head.weight": head})
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(TableFormatError, match=r"'lm_head.weight', is an output head"):
+        load_file(path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    table = load_file(path)
+    np.testing.assert_array_equal(table.weight, head)
+    assert table.output is None
+
+
+def test_metadata_names_a_tied_table(tmp_path, numbers):
+    weight = numbers(V, D)
+    (tmp_path / "x.vocab.txt").write_text("\n".join(WORDS))
+    path = tmp_path / "x.safetensors"
+    save_file({"lm_head.weight": weight}, path, {"transformer.wte.weight": "lm_head.weight"})
+    np.testing.assert_array_equal(load_file(path).weight, weight)
+
+
+# ── parts of a model ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=["index", "names alone", "index and config"])
+def parts(request, tmp_path, numbers):
+    """A model in two files: the table in the first, an untied head in the second."""
+    tensors = {"model.embed_tokens.weight": numbers(V, D), "lm_head.weight": numbers(V, D)}
+    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    for (name, tensor), file in zip(tensors.items(), files, strict=True):
+        save_file({name: tensor}, tmp_path / file)
+    if request.param != "names alone":
+        index = {"weight_map": dict(zip(tensors, files, strict=True))}
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    if request.param == "index and config":
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": V}))
+    tokenizer_file(tmp_path / "tokenizer.json")
+    return [tmp_path / file for file in files], tensors
+
+
+@pytest.mark.parametrize("named", [0, 1])
+def test_any_part_of_a_model_gives_its_table_and_head(parts, named):
+    files, tensors = parts
+    table = load_file(files[named])
+    np.testing.assert_array_equal(table.weight, tensors["model.embed_tokens.weight"])
+    np.testing.assert_array_equal(table.output, tensors["lm_head.weight"])
+    assert table.provenance["read_from"]["file"] == files[0].name
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_part_that_is_missing_is_named(parts, missing):
+    files, tensors = parts
+    files[missing].unlink()
+    with pytest.raises(TableFormatError, match=files[missing].name):
+        load_file(files[1 - missing])
+    name = list(tensors)[1 - missing]
+    alone = load_file(files[1 - missing], tensor=name)
+    np.testing.assert_array_equal(alone.weight, tensors[name])
 
 
 def test_one_table_under_two_names_is_one(saved, numbers):
@@ -229,6 +327,23 @@ def test_limit_takes_the_first_rows(saved, numbers):
     np.testing.assert_array_equal(table.output, head[:2])
     assert (list(table.vocab), table.vocab.special) == (["a", "b"], ())
     assert len(load_file(path, limit=99)) == V
+
+
+@pytest.mark.parametrize(
+    "name", ["all.zip/model-00001-of-00002.safetensors", "model-00001-of-00002.safetensors.gz"]
+)
+def test_a_packed_part_is_refused_unless_its_table_is_named(tmp_path, numbers, name):
+    weight = numbers(V, D)
+    save_file({"model.embed_tokens.weight": weight}, tmp_path / "model-00001-of-00002.safetensors")
+    (tmp_path / "words.txt").write_text("\n".join(WORDS))
+    content = (tmp_path / "model-00001-of-00002.safetensors").read_bytes()
+    (tmp_path / "model-00001-of-00002.safetensors.gz").write_bytes(gzip.compress(content))
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(tmp_path / "model-00001-of-00002.safetensors", "model-00001-of-00002.safetensors")
+    with pytest.raises(TableFormatError, match=r"one of 2 files of a model, and packed: unpack them"):
+        load_file(tmp_path / name, vocab=tmp_path / "words.txt")
+    table = load_file(tmp_path / name, tensor="model.embed_tokens.weight", vocab=tmp_path / "words.txt")
+    np.testing.assert_array_equal(table.weight, weight)
 
 
 # ── what names the rows ──────────────────────────────────────────────────────────────────────────────────

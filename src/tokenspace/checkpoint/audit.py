@@ -6,13 +6,13 @@ are equal. A family that is not known is reported by the shapes of its tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-from tokenspace.checkpoint.parameters import CheckpointParameters, count
+from tokenspace.checkpoint.findings import Audit, Finding, TensorRole, by_severity
+from tokenspace.checkpoint.head import check_head, tying_of
+from tokenspace.checkpoint.parameters import count
+from tokenspace.checkpoint.token_ids import check_files
 from tokenspace.errors import CheckpointError, TokenspaceError
-from tokenspace.models.family import Family
-from tokenspace.models.open import Checkpoint, same_bits
+from tokenspace.models.families import FAMILIES
+from tokenspace.models.open import Checkpoint
 from tokenspace.models.safetensors import TensorInfo, listed
 from tokenspace.models.shards import Shards
 from tokenspace.models.vocabulary import tokenizer_in, vocabulary, without_row
@@ -20,54 +20,6 @@ from tokenspace.reference.recipes import from_checkpoint
 from tokenspace.shown import shown
 from tokenspace.tokenizer_files import added_tokens
 from tokenspace.vocab import Vocab, placeholder
-
-
-class TensorRole(NamedTuple):
-    """A tensor of the embedding layer or head, or any other with a vocabulary's dimension ("unknown")."""
-
-    name: str
-    role: str
-    shape: tuple[int, ...]
-    dtype: str
-    shard: str
-
-
-class Finding(NamedTuple):
-    """What is wrong (``error``: ids pass the table), doubtful, or worth knowing; and what to do about it."""
-
-    code: str
-    severity: Literal["error", "warning", "info"]
-    message: str
-    fix: str
-
-
-class Tying(NamedTuple):
-    """The three witnesses: ``config.json``'s flag, a head's own tensor in the files, and equality of bits."""
-
-    flag: bool | None
-    stored: str | None
-    equal: bool | None
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What ``audit`` found. ``rows`` and ``parameters`` are None where the input table is not known,
-    ``parameters`` too where not all files are there, ``largest_id`` where the folder has no tokenizer.
-    """
-
-    family: str | None
-    tensors: list[TensorRole]
-    tied: bool | None
-    tying: Tying
-    rows: int | None
-    largest_id: int | None
-    parameters: CheckpointParameters | None
-    findings: list[Finding]
-
-    @property
-    def failed(self) -> bool:
-        """Whether any finding is an error."""
-        return any(finding.severity == "error" for finding in self.findings)
 
 
 def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
@@ -88,7 +40,8 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
             Finding(
                 "family-unknown",
                 "warning",
-                f"model type {kind!r} with these tensors is not a known family: roles are told by shape",
+                f"model type {kind!r} with these tensors is not a known family: roles are told by shape "
+                "and by common names",
                 "check the roles that are listed; load(path, tensor=...) or convert --tensor NAME names the "
                 "table",
             )
@@ -98,15 +51,15 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
         table = checkpoint.input_embedding
         parameters = None if absent else count(checkpoint)
     except CheckpointError as error:
-        code = "input-unknown" if table is None else "not-counted"
-        findings.append(Finding(code, "warning", str(error), "nothing, if that is as it should be"))
+        findings.append(_not_told(error, table, missing=not absent and _known_type(checkpoint)))
     tensors = _roles(checkpoint, table, parameters.copies if parameters else {})
     unknown = [tensor.name for tensor in tensors if tensor.role == "unknown"]
     if unknown:
         message = f"{len(unknown)} with a vocabulary's dimension and no known role: {listed(unknown)}"
-        fix = "whoever changes the vocabulary must see whether they change too"
+        fix = "before changing the vocabulary, check whether these must change too"
         findings.append(Finding("role-unknown", "warning", message, fix))
-    tying = _tying(checkpoint, table)
+    tying = tying_of(checkpoint, table)
+    findings += check_files(checkpoint.folder, checkpoint.config, _rows(checkpoint, table))
     largest_id = None
     try:
         vocab, _ = vocabulary(checkpoint.folder)
@@ -122,7 +75,7 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
     elif table is not None:
         findings += _config(checkpoint, table)
         findings += _layer(checkpoint) if not any(f.code == "padding-past-rows" for f in findings) else []
-        findings += _head(checkpoint, table, tying)
+        findings += check_head(checkpoint, table, tying)
     return Audit(
         family=checkpoint.family.name if checkpoint.family else None,
         tensors=tensors,
@@ -131,8 +84,31 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
         rows=table.shape[0] if table is not None else None,
         largest_id=largest_id,
         parameters=parameters,
-        findings=sorted(findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)),
+        findings=by_severity(findings),
     )
+
+
+def _known_type(checkpoint: Checkpoint) -> bool:
+    kind = checkpoint.config.get("model_type")
+    return any(kind in family.model_types for family in FAMILIES)
+
+
+def _not_told(error: CheckpointError, table: TensorInfo | None, missing: bool) -> Finding:
+    if table is not None:
+        return Finding("not-counted", "warning", str(error), "nothing for the vocabulary's sake")
+    if missing:
+        message = f"the input table is missing, and a reload would draw it at random: {error}"
+        fix = "take the files from where they are whole"
+        return Finding("table-missing", "error", message, fix)
+    fix = "get the file that holds the table, or name it: load(path, tensor=...) or convert --tensor NAME"
+    return Finding("input-unknown", "warning", str(error), fix)
+
+
+def _rows(checkpoint: Checkpoint, table: TensorInfo | None) -> int | None:
+    """The rows that ids are held against: the table's, else what ``config.json`` says; None for neither."""
+    said = checkpoint.setting("vocab_size")
+    rows = table.shape[0] if table is not None else said if type(said) is int else 0
+    return rows or None
 
 
 def _not_looked_at(shards: list[str]) -> Finding:
@@ -159,6 +135,8 @@ def _roles(checkpoint: Checkpoint, table: TensorInfo | None, copies: dict[str, s
         for name, role in named:
             if found := checkpoint.find(name):
                 roles.setdefault(found.name, role)
+    elif stored := checkpoint.stored_head:
+        roles.setdefault(stored.name, "head")
     said = checkpoint.setting("vocab_size")
     sizes = {size for size in (said, table.shape[0] if table is not None else None) if type(size) is int}
     for name, tensor in checkpoint.tensors.items():
@@ -170,16 +148,6 @@ def _roles(checkpoint: Checkpoint, table: TensorInfo | None, copies: dict[str, s
         for name, role in roles.items()
         if (tensor := checkpoint.tensors[name])
     ]
-
-
-def _tying(checkpoint: Checkpoint, table: TensorInfo | None) -> Tying:
-    flag = checkpoint.setting("tie_word_embeddings")
-    stored = checkpoint.find(checkpoint.family.head) if checkpoint.family else None
-    return Tying(
-        flag if isinstance(flag, bool) else None,
-        stored.name if stored else None,
-        same_bits(stored, table) if stored and table is not None else None,
-    )
 
 
 def _largest(vocab: Vocab) -> int | None:
@@ -195,7 +163,8 @@ def _ids(vocab: Vocab, largest: int | None, table: TensorInfo) -> list[Finding]:
                 "error",
                 f"{len(outside):,} of the tokenizer's ids have no row: the first is {outside[0]:,}, token "
                 f"{shown(vocab[outside[0]])}; the table has {rows:,} rows (valid: 0 to {rows - 1:,})",
-                "add rows for them, or use the tokenizer that the model was trained with",
+                "add rows for them to the table, the head and its bias, as resize_token_embeddings does, or "
+                "use the tokenizer that the model was trained with",
             )
         ]
     spare = rows - 1 - (-1 if largest is None else largest)
@@ -229,15 +198,15 @@ def _without_vocab(
 
 
 def _config(checkpoint: Checkpoint, table: TensorInfo) -> list[Finding]:
-    findings = []
-    rows, said, pad = table.shape[0], checkpoint.setting("vocab_size"), checkpoint.setting("pad_token_id")
-    if said is not None and said != rows:
-        message = f"config.json says vocab_size {said!r}; {table.name!r} has {rows:,} rows"
-        findings.append(Finding("vocab-size", "warning", message, f"set vocab_size to {rows} in config.json"))
-    if type(pad) is int and pad >= rows:
-        message = f"config.json's pad_token_id is {pad:,}, which has no row (valid: 0 to {rows - 1:,})"
-        findings.append(Finding("padding-past-rows", "error", message, "set it to the padding token's id"))
-    return findings
+    rows, said = table.shape[0], checkpoint.setting("vocab_size")
+    if said is None or said == rows:
+        return []
+    message = f"config.json says vocab_size {said!r}; {table.name!r} has {rows:,} rows"
+    nested = "" if "vocab_size" in checkpoint.config else "'s text_config"
+    fix = f"set vocab_size to {rows} in config.json{nested}"
+    if checkpoint.head is not None and checkpoint.head.shape[0] != rows:
+        fix = "take config.json from the model that the tensors are of: table and head have other rows"
+    return [Finding("vocab-size", "warning", message, fix)]
 
 
 def _layer(checkpoint: Checkpoint) -> list[Finding]:
@@ -251,44 +220,3 @@ def _layer(checkpoint: Checkpoint) -> list[Finding]:
         fix = "correct that, or take the files from where they are whole"
         return [Finding("layer", "warning", message, fix)]
     return []
-
-
-def _head(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list[Finding]:
-    findings = []
-    own, rows = checkpoint.head, table.shape[0]
-    if own is not None and tying.flag:
-        message = f"config.json says that {own.name!r} is tied to {table.name!r}, but they differ"
-        fix = "set tie_word_embeddings to false, or a reload that ties them again loses one"
-        findings.append(Finding("tie-flag", "warning", message, fix))
-    if own is not None and own.shape[:1] != (rows,):
-        message = f"{own.name!r} scores {own.shape[0]:,} tokens, the table has {rows:,} rows"
-        findings.append(Finding("head-rows", "warning", message, "give both the same rows"))
-    if tying.equal:
-        message = f"{tying.stored!r} repeats the table, bit by bit"
-        findings.append(Finding("head-copy", "info", message, "nothing; leave it out to save its bytes"))
-    if checkpoint.family and tying.stored is None and not checkpoint.tied:
-        message = f"no head is stored ({checkpoint.family.head!r}), and none is tied"
-        findings.append(Finding("no-head", "info", message, "nothing, if the model scores no tokens"))
-    bias = checkpoint.find(checkpoint.family.head_bias) if checkpoint.family else None
-    findings += (
-        _missing_bias(checkpoint.family, tying, checkpoint.tied) if bias is None and checkpoint.family else []
-    )
-    scored = own.shape[0] if own is not None else rows
-    if bias is not None and bias.shape[-1:] != (scored,):
-        message = f"{bias.name!r} has {list(bias.shape)} numbers for a head of {scored:,} rows"
-        fix = "give it one number for each row: the model can't be loaded as it is"
-        findings.append(Finding("head-bias-rows", "warning", message, fix))
-    return findings
-
-
-def _missing_bias(family: Family, tying: Tying, tied: bool | None) -> list[Finding]:
-    """What is to be said of a head whose bias the files lack, though the family has one."""
-    if family.head_bias is None or family.head_bias_from_zero:
-        return []
-    if tying.stored:
-        message = f"{tying.stored!r} is stored without its bias, {family.head_bias!r}"
-        return [Finding("head-bias-missing", "warning", message, "add it: the head can't be loaded as it is")]
-    if not tied:
-        return []  # said already: no-head
-    message = f"no head is stored, nor its bias ({family.head_bias!r}): the model was saved without one"
-    return [Finding("no-head", "info", message, "nothing, if the model scores no tokens")]

@@ -18,28 +18,48 @@ _FLAG = {True: "tied", False: "untied", None: "nothing"}
 @json_option
 @click.pass_context
 def inspect(ctx: click.Context, checkpoint: str, as_json: bool) -> None:
-    """What a model's files hold around its vocabulary, and what is wrong there.
+    """Show what a model's files hold around its vocabulary, and its faults.
 
-    CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin), or hf:org/name, of
-    which only the files that hold the table are fetched, and looked at. The status is 1 if a token id has no
-    row in the table.
+    CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin), a GGUF file (any of
+    a model's several), or hf:org/name, of which only the files that hold the table are fetched, and looked
+    at. The status is 1 if any finding is an error: a token id without a row in the table, or a table or head
+    that a program loading the model would draw at random.
     """
-    from tokenspace import formats
-    from tokenspace.checkpoint import audit
-    from tokenspace.formats import hub, static_embedding
-    from tokenspace.models import open_checkpoint
-
-    place, fetched = formats.located(checkpoint), hub.is_name(checkpoint)
-    if fetched and place.is_file() and hub.parsed(checkpoint).file is None:
-        place = place.parent  # the one shard with the table, of a family that is not known
-    static_embedding.check_checkpoint(place, checkpoint)
-    found = audit(open_checkpoint(place), partial=fetched)
+    found = _audit(checkpoint)
     if as_json:
         echo_json(_facts(found))
     else:
         click.echo("\n".join(_lines(checkpoint, found)))
     if found.failed:
         ctx.exit(1)
+
+
+def _audit(checkpoint: str) -> Audit:
+    from tokenspace import formats
+    from tokenspace.checkpoint import audit, audit_gguf
+    from tokenspace.errors import CheckpointError
+    from tokenspace.formats import gguf, gguf_split, hub, static_embedding
+    from tokenspace.models import open_checkpoint
+    from tokenspace.source import Source, exists
+
+    place, fetched = formats.located(checkpoint), hub.is_name(checkpoint)
+    if fetched and place.is_file() and hub.parsed(checkpoint).file is None and place.suffix != ".gguf":
+        place = place.parent  # the one shard with the table, of a family that is not known
+    if not place.is_dir() and exists(place):
+        kind = formats.sniff(place)
+        if kind == gguf.NAME:
+            return audit_gguf(gguf_split.open_model(Source(place)))
+        if kind == "tensors":
+            raise CheckpointError(
+                f"{checkpoint} is one file of tensors; inspect looks at a model's folder, with its "
+                f"config.json: tokenspace inspect {place.parent}"
+            )
+        raise CheckpointError(
+            f"{checkpoint} is a table ({kind}), not a model: inspect looks at a model's folder or GGUF file; "
+            "for a table: tokenspace neighbors TOKEN -t, tokenspace norms -t"
+        )
+    static_embedding.check_checkpoint(place, checkpoint)
+    return audit(open_checkpoint(place), partial=fetched)
 
 
 def _facts(found: Audit) -> dict[str, Any]:
@@ -70,12 +90,7 @@ def _lines(checkpoint: str, found: Audit) -> list[str]:
         lines.append(
             f"{tensor.role:{role}}  {name:{width}}  {shape:>16}  {tensor.dtype}  {shown(tensor.shard)}"
         )
-    tying = found.tying
-    stored = f"{shown(tying.stored)} is stored" if tying.stored else "no head is stored"
-    equal = {True: ", equal to the table", False: ", not equal to the table", None: ""}[tying.equal]
-    lines += ["", f"head      {_TIED[found.tied]}: config.json says {_FLAG[tying.flag]}; {stored}{equal}"]
-    if found.tied and tying.flag is None and tying.stored is None:
-        lines[-1] += ", as is the family's custom"
+    lines += ["", f"head      {_head(found)}"]
     if found.rows is not None:
         broken = any(finding.code == "tokenizer-broken" for finding in found.findings)
         last = "the tokenizer here can't be read" if broken else "no tokenizer here"
@@ -93,3 +108,24 @@ def _lines(checkpoint: str, found: Audit) -> list[str]:
     if not found.findings:
         lines.append("nothing to remark")
     return lines
+
+
+def _head(found: Audit) -> str:
+    """The head in one sentence, which agrees with the list of tensors."""
+    from tokenspace.models.roles import is_head
+
+    tying = found.tying
+    table = next((tensor.name for tensor in found.tensors if tensor.role == "input"), None)
+    unsure = [tensor.name for tensor in found.tensors if tensor.role == "unknown" and is_head(tensor.name)]
+    if tying.stored:
+        equal = {True: ", equal to the table", False: ", not equal to the table", None: ""}[tying.equal]
+        stored = f"{shown(tying.stored)} is stored{equal}"
+    elif table is not None and is_head(table):
+        stored = f"{shown(table)} is stored, and is the table too"
+    elif unsure:
+        stored = f"{', '.join(map(shown, unsure))} may be heads"
+    else:
+        stored = "no head is stored"
+    said = f"config.json says {_FLAG[tying.flag]}; " if found.has_config else ""
+    custom = ", as is the family's custom" if found.tied and tying.flag is None and not tying.stored else ""
+    return f"{_TIED[found.tied]}: {said}{stored}{custom}"

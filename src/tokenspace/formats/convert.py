@@ -25,6 +25,7 @@ from tokenspace.formats.selection import RENUMBERED, ROWS_TAKEN, selected
 from tokenspace.formats.sniff import sniff, table_source
 from tokenspace.formats.tokens import READ_FROM, repeated, unwritable, unwritable_first
 from tokenspace.mapped import release
+from tokenspace.models.siblings import part_names
 from tokenspace.shapes import Array, Int
 from tokenspace.table import Table
 from tokenspace.tokenizer_files import TOKENIZER_FILES
@@ -181,7 +182,8 @@ def _check_apart(
     else:
         file = table_source(place).file
         beside = [*files_of(file, "numpy")[1:], *(file.with_name(name) for name in TOKENIZER_FILES)]
-        own = [file, *(beside if read_as in ("numpy", "tensors") else [])]
+        parts = [file.with_name(name) for name in part_names(file.name) or []]
+        own = [file, *parts, *(beside if read_as in ("numpy", "tensors") else [])]
     own += [] if vocab is None else [Path(vocab)]
     for file in files:
         same = next((each for each in own if file.exists() and each.exists() and file.samefile(each)), None)

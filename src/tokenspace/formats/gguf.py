@@ -15,6 +15,8 @@ tensor or key                           meaning
 ``tokenspace.provenance``               JSON, written by ``save``
 ======================================  =====================================================================
 
+A model may be in several files: ``gguf_split`` finds the others of one.
+
 ``gguf_header`` has the byte layout. F32, F16 and BF16 are mapped; F64 is rounded to float32; quantized types
 are turned into float32 by the ``gguf`` package, and refused without it. Converters for llama.cpp spell BERT's
 tokens with ▁ where a word begins and nothing for ##: they are kept as the file spells them.
@@ -36,6 +38,7 @@ from tokenspace.errors import MissingExtra, ShapeError, TableFormatError
 from tokenspace.formats import gguf_header as layout
 from tokenspace.formats.gguf_header import MAGIC as MAGIC
 from tokenspace.formats.gguf_header import Header, Tensor
+from tokenspace.formats.gguf_split import Model, open_model
 from tokenspace.formats.tokens import (
     READ_FROM,
     Errors,
@@ -71,24 +74,25 @@ _MAPPED = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_d
 _ROWS_AT_ONCE = 4096
 
 
-def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit: int | None = None) -> Table:
+def load(
+    path: str | os.PathLike[str] | Source,
+    errors: Errors = "strict",
+    limit: int | None = None,
+    tensor: str | None = None,
+) -> Table:
     """Open the table in a GGUF file; float types stay on disk until used.
 
-    ``errors`` says what becomes of a token that is no UTF-8. ``limit``: the first rows only, and no
-    tokenizer, whose ids would mean rows that are not there. Rows past the last token are called
-    ``[unused-row-N]``. ``TableFormatError`` names the byte of what is wrong; ``MissingExtra`` if the numbers
-    are quantized and the ``gguf`` package is not there.
+    Of a model in several files any may be named: the others are read from its folder. ``errors`` says what
+    becomes of a token that is no UTF-8. ``limit``: the first rows only, and no tokenizer, whose ids would
+    mean rows that are not there. ``tensor`` names the table, ``token_embd.weight`` or another, which is then
+    read without an output. Rows past the last token are called ``[unused-row-N]``.
+
+    ``TableFormatError`` names the byte of what is wrong, a missing file, or an output of another shape than
+    the table; ``MissingExtra`` if the numbers are quantized and the ``gguf`` package is not there.
     """
     source = path if isinstance(path, Source) else Source(path)
-    header = Header(source)
-    found = header.tensors.get(WEIGHT)
-    if found is None:
-        some = ", ".join(sorted(header.tensors)[:6]) or "none"
-        raise TableFormatError(f"{source.path} has no tensor {WEIGHT!r}, which is the table; it has {some}")
-    if len(found.shape) != 2 or 0 in found.shape:
-        raise TableFormatError(
-            f"{source.path}: {WEIGHT!r} has shape {list(found.shape)}; a table is (V, D), neither of them 0"
-        )
+    model = open_model(source, partial=tensor is not None)
+    header, (part, found) = model.first, _table(model, source, tensor or WEIGHT)
     rows = found.shape[0] if limit is None else min(limit, found.shape[0])
     vocab, renamed = _vocabulary(header, found.shape[0], rows, errors)
     read_from: dict[str, Any] = {
@@ -98,12 +102,19 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         "architecture": header.text(ARCHITECTURE),
         **renamed,
     }
-    (weight, changed), (output, output_changed) = _numbers(header, found, rows), (None, None)
-    head, made = header.tensors.get(OUTPUT), _provenance(header)
-    if head is not None and head.shape != found.shape:
-        read_from["left_out"] = f"{OUTPUT} of shape {list(head.shape)}"
-    elif head is not None and (made is not None or not _same(header, found, head, rows)):
-        output, output_changed = _numbers(header, head, rows)  # ``save`` writes none that only repeats
+    (weight, changed), (output, output_changed) = _numbers(part, found, rows), (None, None)
+    head, made = model.find(OUTPUT), _provenance(header)
+    if tensor is not None and head is not None and tensor != OUTPUT:
+        read_from["left_out"] = f"{OUTPUT} of shape {list(head[1].shape)}"
+    elif head is not None and tensor is None:
+        if head[1].shape != found.shape:
+            raise TableFormatError(
+                f"{head[0].source.path}: {OUTPUT!r} is {list(head[1].shape)}, the table {WEIGHT!r} "
+                f"{list(found.shape)}; a table's output needs the same shape: to read the table without it, "
+                f"name it with load(path, tensor={WEIGHT!r}) or convert --tensor {WEIGHT}"
+            )
+        if made is not None or not same_numbers((part, found), head, rows):
+            output, output_changed = _numbers(*head, rows)  # ``save`` writes none that only repeats
     if rows_changed := [each for each in (changed, output_changed) if each is not None]:
         read_from |= rounding.read_from(*rows_changed)
     whole = rows == found.shape[0]
@@ -116,6 +127,23 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
         raise TableFormatError(f"{source.path}: {error}") from None
     _check_made(table, source)
     return table
+
+
+def _table(model: Model, source: Source, name: str) -> tuple[Header, Tensor]:
+    """The tensor that is the table, and the file that holds it."""
+    found = model.find(name)
+    if found is None:
+        some = ", ".join(sorted(model.names())[:6]) or "none"
+        absent = f"; not looked into: {', '.join(model.missing[:6])}" if model.missing else ""
+        raise TableFormatError(
+            f"{source.path} has no tensor {name!r}, which is the table; it has {some}{absent}"
+        )
+    shape = found[1].shape
+    if len(shape) != 2 or 0 in shape:
+        raise TableFormatError(
+            f"{source.path}: {name!r} has shape {list(shape)}; a table is (V, D), neither of them 0"
+        )
+    return found
 
 
 def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tuple[Vocab, dict[str, int]]:
@@ -250,13 +278,14 @@ def _dequantized(header: Header, tensor: Tensor, packed: Int[Array, "V bytes"]) 
     return weight
 
 
-def _same(header: Header, table: Tensor, head: Tensor, rows: int) -> bool:
-    """Whether the head is the table again, number for number."""
-    if head.type != table.type or head.number != table.number:
+def same_numbers(table: tuple[Header, Tensor], head: tuple[Header, Tensor], rows: int) -> bool:
+    """Return whether the head is the table again, number for number."""
+    (here, own), (there, other) = table, head
+    if other.type != own.type or other.number != own.number:
         return False
-    size = (table.end - table.start) // table.shape[0] * rows
+    size = (own.end - own.start) // own.shape[0] * rows
     step = 1 << 26
-    a, b = (header.content[tensor.start : tensor.start + size] for tensor in (table, head))
+    a, b = here.content[own.start : own.start + size], there.content[other.start : other.start + size]
     return all(np.array_equal(a[i : i + step], b[i : i + step]) for i in range(0, size, step))
 
 

@@ -5,7 +5,7 @@ A repository is one of these, the first that fits:
 1. a StaticEmbedding or model2vec folder: ``modules.json`` says where its weights and tokenizer are;
 2. a model's checkpoint: ``config.json``, the tokenizer's files, and ``model.safetensors``, or its index and
    only the shards that hold the embedding layer and the head; ``pytorch_model.bin`` where there are neither;
-3. GGUF files alone: the only one;
+3. GGUF files alone: the only one, or all parts of the only model;
 4. word vectors: the only file that can be a table, with the list of tokens beside it.
 """
 
@@ -18,10 +18,12 @@ from pathlib import Path, PurePosixPath
 from tokenspace import tokenizer_files
 from tokenspace.errors import CheckpointError
 from tokenspace.models.family import Family
-from tokenspace.models.open import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, recognised
-from tokenspace.models.plain import bearing_family_names
+from tokenspace.models.open import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS
+from tokenspace.models.recognition import recognised
+from tokenspace.models.roles import bearing_family_names, is_head
 from tokenspace.models.safetensors import listed
 from tokenspace.models.shards import json_object, places
+from tokenspace.models.siblings import part_names
 from tokenspace.models.vocabulary import LINES
 
 Read = Callable[[str], Path]  # a file by its name in the repository -> where it is on this machine
@@ -52,7 +54,7 @@ def safe(name: str) -> bool:
 
 def table_file(names: Collection[str], name: str, read: Read) -> Path:
     """One file, with what names its rows beside it."""
-    _read_all(_beside(names, name), read)
+    _read_all([*_beside(names, name), *_parts(names, name)], read)
     return read(name)
 
 
@@ -74,8 +76,8 @@ def table(names: Collection[str], read: Read, repository: str) -> Path:
     kind = "GGUF files"
     if not held:
         held, kind = [name for name in names if _may_be_a_table(name)], "files that may be a table"
-    if len(held) == 1:
-        return table_file(names, held[0], read)
+    if len(held) == 1 or (held and len(held) == len(_parts(names, held[0])) and kind == "GGUF files"):
+        return table_file(names, min(held), read)
     if held:
         raise CheckpointError(
             f"{repository} has {len(held):,} {kind}; name one, as {repository}/{min(held)}: "
@@ -120,6 +122,7 @@ def _sharded(names: Collection[str], index: str, read: Read, repository: str) ->
     bearing = {where[name] for name in bearing_family_names(where)}
     if len(bearing) == 1:
         (shard,) = _there(bearing, names, index, repository)
+        _read_all(_there({where[name] for name in where if is_head(name)}, names, index, repository), read)
         return table_file(names, shard, read)
     shards = sorted(set(where.values()))
     raise CheckpointError(
@@ -131,7 +134,8 @@ def _sharded(names: Collection[str], index: str, read: Read, repository: str) ->
 def _layer(family: Family, prefix: str, where: Collection[str]) -> list[str]:
     """The tensors of the embedding layer and the head that the files hold."""
     parts = ("weight", "bias", "gamma", "beta")
-    called = [family.token, family.head, family.head_bias, family.position, family.segment]
+    called = [family.token, *family.token_copies, family.head, family.head_bias]
+    called += [family.position, family.segment]
     called += [extra.tensor for extra in (family.extras or {}).values()]
     called += [f"{both}.{part}" for both in (family.layer_norm, family.projection) if both for part in parts]
     forms = (form for name in called if name for form in (prefix + name, name))
@@ -164,6 +168,15 @@ def _beside(names: Collection[str], name: str) -> list[str]:
     lines = folder + path.stem + LINES
     tokens = [lines] if lines in names else _tokenizer(names, folder)
     return [*tokens, *([folder + CONFIG] if folder + CONFIG in names else [])]
+
+
+def _parts(names: Collection[str], name: str) -> list[str]:
+    """The files of the GGUF model that ``name`` is a part of; none if it is no part."""
+    path = PurePosixPath(name)
+    if path.suffix.lower() != GGUF:
+        return []
+    folder = name.removesuffix(path.name)
+    return [folder + part for part in part_names(path.name) or [] if folder + part in names]
 
 
 def _may_be_a_table(name: str) -> bool:

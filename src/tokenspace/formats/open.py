@@ -83,7 +83,7 @@ FORMATS = {
     "checkpoint": Format(_checkpoint, None, _any, DTYPES, frozenset({"tokenizer", "output", "special"})),
 }
 _TAKEN_BY = {
-    "tensor": ({"tensors", "checkpoint"}, "a model's tensors"),
+    "tensor": ({"tensors", "checkpoint", "gguf"}, "a model's tensors"),
     "vocab": ({"tensors", "numpy", "npz"}, "a file of tensors, a .npy or .npz"),
 }
 WRITABLE = [name for name, format in FORMATS.items() if format.save]

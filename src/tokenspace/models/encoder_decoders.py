@@ -7,12 +7,14 @@ from dataclasses import replace
 from tokenspace.models.family import Family, Recipe
 
 _TRANSFORMERS = "huggingface/transformers 5.24"
+_STACKS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")  # each holds the shared table
 
 T5 = Family(
     name="t5",
     model_types=("t5",),
     prefixes=("",),
     token="shared.weight",
+    token_copies=_STACKS,
     dropout_key="dropout_rate",
     head="lm_head.weight",
     tied=True,
@@ -50,6 +52,7 @@ BART = Family(
     model_types=("bart",),
     prefixes=("model.", ""),
     token="shared.weight",
+    token_copies=_STACKS,
     scale_key="scale_embedding",
     position="encoder.embed_positions.weight",
     position_offset=2,

@@ -63,6 +63,8 @@ class Family:
     recipe: Recipe
     source: str
     padding_id: int | None = None
+    token_copies: tuple[str, ...] = ()
+    """Further names of the same table: a file may hold it under one of these alone."""
 
     scale_key: str | None = None
     """A setting that is true for × sqrt(D), or the factor itself; where absent, ``recipe.scaled`` holds."""

@@ -8,7 +8,7 @@ is read before it is used. Where there are no safetensors files, ``pytorch_model
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from tokenspace.errors import CheckpointError
-from tokenspace.models.families import FAMILIES, Family
+from tokenspace.models.families import FAMILIES
 from tokenspace.models.pickled import open_pickle
+from tokenspace.models.recognition import recognised, setting, shared_names, stored_table
+from tokenspace.models.roles import bearing_family_names, is_head, other_role
 from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
 from tokenspace.models.shards import Shards, json_object
 from tokenspace.models.vocabulary import check_regular, fitted, vocabulary
@@ -38,14 +40,23 @@ class Checkpoint:
     Of several files, one is opened when a tensor of it is asked for: see ``Shards``.
 
     ``family`` is None where neither ``config.json``'s model type nor the tensors' names are known;
-    ``prefix`` is what the files put before the family's names.
+    ``prefix`` is what the files put before the family's names. ``shared`` gives the stored name of a tensor
+    that shares its numbers: a file of safetensors' ``save_model`` keeps one of a tied pair, and says so in
+    its metadata.
     """
 
-    def __init__(self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo] | Shards) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        tensors: dict[str, TensorInfo] | Shards,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.config = config
         self.tensors = tensors
-        self.family, self.prefix = recognised(config, tensors)
+        self.shared = shared_names(tensors, metadata or {})
+        self.family, self.prefix = recognised(config, tensors, self.shared)
 
     def __repr__(self) -> str:
         family = self.family.name if self.family else "unknown family"
@@ -59,19 +70,25 @@ class Checkpoint:
 
     def setting(self, key: str, default: Any = None) -> Any:
         """What ``config.json`` says of ``key``, or its ``text_config`` does (models of text and images)."""
-        inner = self.config.get("text_config")
-        return self.config.get(key, inner.get(key, default) if isinstance(inner, dict) else default)
+        return setting(self.config, key, default)
 
     def find(self, name: str | None) -> TensorInfo | None:
         """The tensor that the family calls ``name``, with the prefix or without; None if there is none."""
-        return None if name is None else self.tensors.get(self.prefix + name, self.tensors.get(name))
+        if name is None:
+            return None
+        for form in (self.prefix + name, name):
+            if (stored := self.shared.get(form, form)) in self.tensors:
+                return self.tensors[stored]
+        return None
 
     @cached_property
     def input_embedding(self) -> TensorInfo:
-        """The table that token ids select from: by the family's name for it, else the one tensor that has
-        ``vocab_size`` rows. ``CheckpointError`` lists the candidates if several have.
+        """The table that token ids select from: by the family's names for it, else the one tensor that has
+        ``vocab_size`` rows. ``CheckpointError`` lists the candidates if several have, and names a lone
+        candidate that is something else by its name, such as an untied head.
         """
-        found = self.tensors[self.prefix + self.family.token] if self.family else self._by_shape()
+        stored = stored_table(self.config, self.family, self.prefix, self.tensors, self.shared)
+        found = self._by_shape() if stored is None else self.tensors[stored]
         if len(found.shape) != 2:
             raise CheckpointError(
                 f"{self.folder}: {found.name!r} has shape {list(found.shape)}; an input table is (V, D)"
@@ -81,8 +98,27 @@ class Checkpoint:
     @cached_property
     def head(self) -> TensorInfo | None:
         """The output head's own weight; None if there is no head here, or it equals the input table."""
-        own = self.find(self.family.head) if self.family else None
+        own = self.stored_head
         return None if own is None or same_bits(own, self.input_embedding) else own
+
+    @cached_property
+    def stored_head(self) -> TensorInfo | None:
+        """The tensor that the files hold for the head, equal to the table or not; None where the files hold
+        none beside the table. Of an unknown family, the one tensor with a head's usual name.
+        """
+        if self.family:
+            own = self.find(self.family.head)
+        else:
+            named = [name for name in self.tensors if is_head(name)]
+            own = self.tensors[named[0]] if len(named) == 1 else None
+        return None if own is None or own.name == self._table_name else own
+
+    @property
+    def _table_name(self) -> str | None:
+        try:
+            return self.input_embedding.name
+        except CheckpointError:
+            return None
 
     @property
     def tied(self) -> bool | None:
@@ -91,12 +127,14 @@ class Checkpoint:
         """
         if self.family and self.find(self.family.head):
             return self.head is None
+        if self.family is None and self.stored_head is not None and self._table_name is not None:
+            return self.head is None
         flag = self.setting("tie_word_embeddings")
         return flag if isinstance(flag, bool) else self.family.tied if self.family else None
 
     def _by_shape(self) -> TensorInfo:
         rows = self.setting("vocab_size")
-        kind = f"model type {self.config.get('model_type')!r} with these tensors is not a known family"
+        kind = self._why_by_shape()
         if type(rows) is not int:
             raise CheckpointError(
                 f"{self.folder}: {kind}, and config.json's vocab_size is {rows!r}, no whole number; set it, "
@@ -105,8 +143,18 @@ class Checkpoint:
         found = [
             tensor for tensor in self.tensors.values() if len(tensor.shape) == 2 and tensor.shape[0] == rows
         ]
-        if len(found) == 1:
+        possible = [tensor for tensor in found if other_role(tensor.name) is None]
+        by_name = bearing_family_names(tensor.name for tensor in possible)
+        if len(found) == len(possible) == 1 or (len(possible) == len(by_name) == 1):
+            return possible[0]
+        if len(found) == 1 and is_head(found[0].name) and self.setting("tie_word_embeddings") is True:
             return found[0]
+        if len(found) == 1:
+            raise CheckpointError(
+                f"{self.folder}: {kind}, and the only tensor with vocab_size = {rows:,} rows, "
+                f"{found[0].name!r}, is {other_role(found[0].name)} by its name; is a file with the input "
+                f"table missing? Where it is the table all the same: {_NAMED}"
+            )
         if not found:
             raise CheckpointError(
                 f"{self.folder}: {kind}, and no tensor has vocab_size = {rows} rows; "
@@ -116,6 +164,14 @@ class Checkpoint:
             f"{self.folder}: {kind}, and {len(found)} tensors have vocab_size = {rows:,} rows; name the "
             f"input table with {_NAMED}: {listed(tensor.name for tensor in found)}"
         )
+
+    def _why_by_shape(self) -> str:
+        """Why the table isn't told by a family's name."""
+        kind = self.config.get("model_type")
+        known = [family.token for family in FAMILIES if kind in family.model_types]
+        if known:
+            return f"no tensor has the name of {kind}'s input table, {known[0]!r}"
+        return f"model type {kind!r} with these tensors is not a known family"
 
 
 def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
@@ -135,7 +191,8 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
         )
     config = json_object(folder / "config.json")
     if os.path.isfile(folder / WEIGHTS):
-        return Checkpoint(folder, config, open_file(folder / WEIGHTS).tensors)
+        file = open_file(folder / WEIGHTS)
+        return Checkpoint(folder, config, file.tensors, file.metadata)
     if os.path.isfile(folder / INDEX):
         return Checkpoint(folder, config, Shards(folder / INDEX))
     if os.path.isfile(folder / PICKLE):
@@ -152,20 +209,24 @@ def open_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
 def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit: int | None = None) -> Table:
     """A checkpoint's input table, memory-mapped, with the folder's tokenizer; an untied head is ``output``.
 
-    ``tensor`` names the input table where the family is unknown and the shapes don't tell. Rows past the
-    tokenizer's last id get the tokens ``[unused-row-N]``; an id without a row is a ``CheckpointError``.
-    ``limit``: only so many rows, and no tokenizer, whose ids would mean rows that are not there.
+    ``tensor`` names the table where the family is unknown and the shapes don't tell: it is read without a
+    head, but for a family's own table, whose head of another shape is then left out, and ``provenance`` says
+    so. Without ``tensor``, ``CheckpointError`` refuses such a pair. Rows past the tokenizer's last id get
+    the tokens ``[unused-row-N]``; an id without a row is a ``CheckpointError``. ``limit``: only so many
+    rows, and no tokenizer, whose ids would mean rows that are not there.
     """
-    checkpoint = open_checkpoint(folder)
+    checkpoint, own = open_checkpoint(folder), True
     if tensor is not None:
         checkpoint.read(tensor)  # names what there is if it is not there
+        own = checkpoint.family is not None and checkpoint.input_embedding.name == tensor
         checkpoint.input_embedding = checkpoint.tensors[tensor]
-    source, head = checkpoint.input_embedding, checkpoint.head
+    source = checkpoint.input_embedding
+    head = checkpoint.head if own else None
+    left_out = None
     if head is not None and head.shape != source.shape:
-        raise CheckpointError(
-            f"{checkpoint.folder}: the head {head.name!r} is {list(head.shape)}, the input table "
-            f"{source.name!r} {list(source.shape)}; a table's output needs the same shape"
-        )
+        if tensor is None:
+            raise CheckpointError(f"{checkpoint.folder}: {misfit(head, source)}")
+        left_out, head = f"{head.name} of shape {list(head.shape)}", None
     vocab, tokenizer = vocabulary(checkpoint.folder)
     whole = limit is None or limit >= source.shape[0]
     return Table(
@@ -179,26 +240,19 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
             "family": checkpoint.family.name if checkpoint.family else None,
             "tensor": source.name,
             "head": head.name if head else None,
-            "tied": checkpoint.tied,
+            "tied": checkpoint.tied if own else None,
+            **({} if left_out is None else {"left_out": left_out}),
             **({} if whole else {"rows_taken": limit}),
         },
     )
 
 
-def recognised(config: Mapping[str, Any], tensors: Container[str]) -> tuple[Family | None, str]:
-    """The family of ``config.json``'s model type, if the tensors bear its names, with their prefix.
-
-    Without a model type the names must be one family's alone: Gemma's are LLaMA's, yet it scales its rows.
-    """
-    kind = config.get("model_type")
-    found = [
-        (family, prefix)
-        for family in FAMILIES
-        if kind is None or kind in family.model_types
-        for prefix in family.prefixes
-        if prefix + family.token in tensors
-    ]
-    return found[0] if len({family.name for family, _ in found}) == 1 else (None, "")
+def misfit(head: TensorInfo, table: TensorInfo) -> str:
+    """The error of a head whose shape is not its table's."""
+    return (
+        f"the head {head.name!r} is {list(head.shape)}, the input table {table.name!r} {list(table.shape)}; "
+        f"a table's output needs the same shape: to read the table without it, name it with {_NAMED}"
+    )
 
 
 def _numbers(tensor: TensorInfo) -> Array:

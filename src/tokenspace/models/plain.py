@@ -4,27 +4,31 @@ A ``.safetensors`` file, or what ``torch.save`` wrote (``.bin``, ``.pt``, ``.pth
 or a dict with such a dict inside). The table is, in this order:
 
 1. the one named by ``tensor``;
-2. the input table of the model that ``config.json`` beside the file describes;
-3. the one that bears a known family's name for its input table, whatever stands before it;
-4. the only one with two axes;
+2. the input table of the model that ``config.json`` in the same folder describes;
+3. the one with a known family's name for its input table, whatever stands before it;
+4. the only one with two axes, unless its name says that it is something else, such as a head;
 5. ``embedding.weight``, ``embeddings``, ``weight`` and the like.
+
+A file that is one part of a model is read with the other parts: a head in one of them is the output.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tokenspace import rounding
 from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
-from tokenspace.models.families import FAMILIES
-from tokenspace.models.open import Checkpoint, same_bits
+from tokenspace.models.open import Checkpoint, misfit, same_bits
 from tokenspace.models.pickled import open_pickle
+from tokenspace.models.recognition import shared_names
+from tokenspace.models.roles import bearing_family_names, is_head, other_role
 from tokenspace.models.safetensors import DTYPES, TensorInfo, open_file, read
-from tokenspace.models.shards import json_object
+from tokenspace.models.shards import Shards, json_object
+from tokenspace.models.siblings import part_names, whole_model
 from tokenspace.models.vocabulary import Errors, for_file
 from tokenspace.shapes import Array
 from tokenspace.source import ZIP, Source
@@ -65,14 +69,14 @@ def load_file(
     """
     source = path if isinstance(path, Source) else Source(path)
     try:
-        tensors = _tensors(source)
-        found, head = _chosen(source, tensors, tensor)
+        tensors, metadata = _tensors(source)
+        found, head = _chosen(source, tensors, metadata, tensor)
         rows, dim = found.shape
         if 0 in (rows, dim):
             raise TableFormatError(f"{source.path}: {found.name!r} is {[rows, dim]}; it holds no numbers")
         names, tokenizer, replaced = for_file(source, rows, vocab, errors, limit)
         read_from: dict[str, Any] = {
-            "file": source.path.name,
+            "file": found.path.name,
             "format": _format(source),
             "tensor": found.name,
         }
@@ -118,75 +122,110 @@ def _format(source: Source) -> str:
     return "torch" if start.startswith((ZIP, PICKLE)) else "safetensors"
 
 
-def _tensors(source: Source) -> dict[str, TensorInfo]:
-    return open_pickle(source) if _format(source) == "torch" else open_file(source).tensors
+def _tensors(source: Source) -> tuple[dict[str, TensorInfo], dict[str, str]]:
+    """The file's tensors, and its metadata."""
+    if _format(source) == "torch":
+        return open_pickle(source), {}
+    file = open_file(source)
+    return file.tensors, file.metadata
 
 
 def _chosen(
-    source: Source, tensors: dict[str, TensorInfo], name: str | None
+    source: Source, tensors: dict[str, TensorInfo], metadata: dict[str, str], name: str | None
 ) -> tuple[TensorInfo, TensorInfo | None]:
-    """The table, and the head if the file holds one of the same shape that isn't the table again."""
-    matrices = {each: found for each, found in tensors.items() if len(found.shape) == 2}
+    """The table, and the head if the model has one that isn't the table again."""
     if name is not None:
+        matrices = _matrices(tensors)
         if name not in matrices:
             what = f"{name!r} has shape {list(tensors[name].shape)}" if name in tensors else f"no {name!r}"
             raise TableFormatError(
                 f"{source.path}: {what}, where a table is (V, D); it has {_listed(matrices)}"
             )
         return matrices[name], None
-    told = _by_config(source, tensors) or _by_family(matrices)
-    if told is not None:
-        table, head = told
-        fits = head is not None and head.shape == table.shape and not same_bits(head, table)
-        return table, head if fits else None
-    if len(matrices) == 1:
-        return next(iter(matrices.values())), None
-    usual = next((matrices[each] for each in USUAL if each in matrices), None)
-    if usual is not None:
-        return usual, None
-    raise TableFormatError(
-        f"{source.path}: which tensor is the table? name it with load(path, tensor=...) or "
-        f"convert --tensor NAME, from {_listed(matrices)}"
-    )
+    model = _other_parts(source)
+    shared = shared_names(tensors, metadata)
+    found = _by_config(source, model or tensors, metadata, model is not None)
+    found = found or _by_family(model or tensors, shared) or _by_shape(source, tensors, model is not None)
+    table, head = found
+    if head is not None and same_bits(head, table):
+        head = None
+    if head is not None and head.shape != table.shape:
+        raise TableFormatError(f"{source.path}: {misfit(head, table)}")
+    return table, head
 
 
-def _by_config(source: Source, tensors: dict[str, TensorInfo]) -> tuple[TensorInfo, TensorInfo | None] | None:
-    """The input table and head of the model that ``config.json`` beside the file describes."""
+def _other_parts(source: Source) -> dict[str, TensorInfo] | Shards | None:
+    """The tensors of the model that the file is a part of; None if it is no part of one."""
+    if not source.packed:
+        return whole_model(source.path)
+    parts = part_names(source.path.name.removesuffix(".gz"))
+    if parts is not None and len(parts) > 1:
+        raise TableFormatError(
+            f"{source.path} is one of {len(parts):,} files of a model, and packed: unpack them, or name a "
+            "table in this one with load(path, tensor=...) or convert --tensor NAME"
+        )
+    return None
+
+
+def _matrices(tensors: dict[str, TensorInfo] | Shards) -> dict[str, TensorInfo]:
+    return {each: found for each, found in tensors.items() if len(found.shape) == 2}
+
+
+def _by_config(
+    source: Source, tensors: dict[str, TensorInfo] | Shards, metadata: dict[str, str], is_part: bool
+) -> tuple[TensorInfo, TensorInfo | None] | None:
+    """The input table and head of the model that ``config.json`` in the same folder describes."""
     config = source.path.with_name("config.json")
     if not os.path.isfile(config):
         return None
     try:
-        checkpoint = Checkpoint(source.path.parent, json_object(config), tensors)
-        return checkpoint.input_embedding, checkpoint.head
+        checkpoint = Checkpoint(source.path.parent, json_object(config), tensors, metadata)
     except CheckpointError:
         return None  # it may be of something else: the names may tell
+    if is_part and checkpoint.family is None:
+        return None  # shapes would have to be looked up in every part
+    try:
+        return checkpoint.input_embedding, checkpoint.head
+    except CheckpointError:
+        if is_part:
+            raise
+        return None
 
 
-def _by_family(matrices: dict[str, TensorInfo]) -> tuple[TensorInfo, TensorInfo | None] | None:
+def _by_family(
+    tensors: dict[str, TensorInfo] | Shards, shared: Mapping[str, str]
+) -> tuple[TensorInfo, TensorInfo | None] | None:
     """The one tensor that a family calls its input table, and the head by those families' name for it."""
-    found = bearing_family_names(matrices)
-    if not found:
+    found = bearing_family_names([*tensors, *shared])
+    tables = [tensors[stored] for stored in dict.fromkeys(shared.get(name, name) for name in found)]
+    tables = [table for table in tables if len(table.shape) == 2]
+    if not tables or not all(same_bits(tables[0], other) for other in tables[1:]):
         return None
-    first, *others = (matrices[name] for name in found)
-    if not all(same_bits(first, other) for other in others):
-        return None
-    heads = {name: matrices[name] for name in set().union(*found.values()) if name in matrices}
-    heads = {name: head for name, head in heads.items() if name not in found}
-    return first, next(iter(heads.values())) if len(heads) == 1 else None
+    names = {table.name for table in tables}
+    called = set().union(*found.values())
+    heads = {each: tensors[each] for each in tensors if is_head(each) and each not in names}
+    heads = {name: head for name, head in heads.items() if name in called} or heads
+    return tables[0], next(iter(heads.values())) if len(heads) == 1 else None
 
 
-def bearing_family_names(names: Iterable[str]) -> dict[str, set[str]]:
-    """Those of ``names`` that end as some family calls its input table, with those families' heads.
-
-    >>> bearing_family_names(["module.transformer.wte.weight", "module.transformer.h.0.ln_1.weight"])
-    {'module.transformer.wte.weight': {'lm_head.weight'}}
-    """
-    found: dict[str, set[str]] = {}
-    for name in names:
-        for family in FAMILIES:
-            if name == family.token or name.endswith("." + family.token):
-                found.setdefault(name, set()).add(family.head)
-    return found
+def _by_shape(
+    source: Source, tensors: dict[str, TensorInfo], is_part: bool
+) -> tuple[TensorInfo, TensorInfo | None]:
+    """The only matrix, or one with a usual name, whose head has a head's name."""
+    matrices = _matrices(tensors)
+    chosen = next(iter(matrices)) if len(matrices) == 1 else None
+    chosen = chosen or next((each for each in USUAL if each in matrices), None)
+    role = other_role(chosen) if chosen else None
+    if chosen is None or role or is_part:
+        which = "which tensor is the table?"
+        if role:
+            which = f"its only matrix, {chosen!r}, is {role} by its name, not the input table of a model;"
+        raise TableFormatError(
+            f"{source.path}: {which} name it with load(path, tensor=...) or convert --tensor NAME, from "
+            f"{_listed(matrices)}"
+        )
+    heads = [each for each in matrices if is_head(each) and each != chosen]
+    return matrices[chosen], matrices[heads[0]] if len(heads) == 1 else None
 
 
 def _numbers(tensor: TensorInfo, limit: int | None) -> tuple[Array, Array | None]:
