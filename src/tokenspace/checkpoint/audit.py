@@ -6,6 +6,7 @@ are equal. A family that is not known is reported by the shapes of its tensors.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from tokenspace.models.shards import Shards
 from tokenspace.models.vocabulary import tokenizer_in, vocabulary, without_row
 from tokenspace.reference.recipes import from_checkpoint
 from tokenspace.shown import shown
+from tokenspace.special_tokens import SpecialToken, special_tokens
 from tokenspace.tokenizer_files import added_tokens
 from tokenspace.vocab import Vocab, placeholder
 
@@ -52,7 +54,8 @@ class Tying(NamedTuple):
 @dataclass(frozen=True)
 class Audit:
     """What ``audit`` found. ``rows`` and ``parameters`` are None where the input table is not known,
-    ``parameters`` too where not all files are there, ``largest_id`` where the folder has no tokenizer.
+    ``parameters`` too where not all files are there, ``largest_id`` where the folder has no tokenizer, whose
+    ``special`` tokens are then unknown, too.
     """
 
     family: str | None
@@ -63,6 +66,7 @@ class Audit:
     largest_id: int | None
     parameters: CheckpointParameters | None
     findings: list[Finding]
+    special: list[SpecialToken]
 
     @property
     def failed(self) -> bool:
@@ -108,9 +112,12 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
         findings.append(Finding("role-unknown", "warning", message, fix))
     tying = _tying(checkpoint, table)
     largest_id = None
+    special: list[SpecialToken] = []
     try:
-        vocab, _ = vocabulary(checkpoint.folder)
+        vocab, tokenizer = vocabulary(checkpoint.folder)
         largest_id = _largest(vocab)
+        with contextlib.suppress(CheckpointError):  # settings that can't be read give no roles
+            special = special_tokens(vocab, tokenizer, checkpoint.folder)
         if table is not None and table.shape[0]:
             findings += _ids(vocab, largest_id, table)
     except TokenspaceError as error:
@@ -132,6 +139,7 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
         largest_id=largest_id,
         parameters=parameters,
         findings=sorted(findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)),
+        special=special,
     )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokenspace.cli.console import echo_json, json_option, shown
+from tokenspace.cli.special import special_lines
 
 if TYPE_CHECKING:
     from tokenspace.checkpoint import Audit
@@ -21,8 +22,8 @@ def inspect(ctx: click.Context, checkpoint: str, as_json: bool) -> None:
     """What a model's files hold around its vocabulary, and what is wrong there.
 
     CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin), or hf:org/name, of
-    which only the files that hold the table are fetched, and looked at. The status is 1 if a token id has no
-    row in the table.
+    which only the files that hold the table are fetched, and looked at. Its special tokens are listed with
+    their ids and roles. The status is 1 if a token id has no row in the table.
     """
     from tokenspace import formats
     from tokenspace.checkpoint import audit
@@ -57,6 +58,7 @@ def _facts(found: Audit) -> dict[str, Any]:
         "tying": found.tying._asdict(),
         "rows": found.rows,
         "largest_id": found.largest_id,
+        "special": [token._asdict() for token in found.special],
     }
 
 
@@ -82,6 +84,7 @@ def _lines(checkpoint: str, found: Audit) -> list[str]:
         if found.largest_id is not None:
             last = f"largest token id {found.largest_id:,}"
         lines.append(f"rows      {found.rows:,}; {last}")
+    lines += special_lines(found.special, "special   ")
     if counted := found.parameters:
         share = f"{100 * counted.fraction:.1f} %"
         lines.append(
