@@ -50,7 +50,7 @@ def similarity(
     view = geometry.View(formats.load(source), center, remove)
     for each, group in words(word, 2, "A B [C]...", or_more=True):
         with each.told():
-            pair = geometry.similarity(view, *group) if len(group) == 2 else None
+            pair = geometry.similarity(view, group[0], group[1]) if len(group) == 2 else None
             matrix = None if pair else geometry.similarities(view, group)
         for asked_for in dict.fromkeys(group):
             note_direction(view, asked_for, "cosine" if as_json else metric)
