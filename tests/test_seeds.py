@@ -4,13 +4,14 @@ Where a text's number is off, the test holds the computed one and says what the 
 """
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tokenspace import formats
 from tokenspace.errors import TokenIdError
-from tokenspace.geometry.analogy import analogy
-from tokenspace.geometry.cosine import cosine
+from tokenspace.geometry import analogy, cosine, neighbors, relations, similarities, similarity
 from tokenspace.initializers import normal, truncated_normal, xavier_normal, xavier_uniform
 from tokenspace.reference import (
     Dropout,
@@ -99,6 +100,73 @@ class TestTheNumericExamples:
     def test_a_truncated_draw_stays_within_two_standard_deviations(self, rng):
         assert abs(normal((2_000, 128), rng, std=0.02)).max() > 0.08
         assert 0.0399 < abs(truncated_normal((2_000, 128), rng, std=0.02)).max() <= 0.0400001
+
+
+class TestTheToyTablesFile:
+    def test_it_is_the_numeric_example(self):
+        table = formats.load(Path(__file__).parent.parent / "examples" / "toy.vec")
+        assert list(table.vocab) == WORDS
+        assert np.array_equal(table.weight, E.astype(np.float32))
+        assert np.array_equal(
+            table.lookup([[0, 1, 2], [1, 2, 4]]), E.astype(np.float32)[[[0, 1, 2], [1, 2, 4]]]
+        )
+
+
+class TestGeometryOfRealTables:
+    """What the texts expect of cosines, and what README and docs/concepts.md say of it."""
+
+    @pytest.fixture
+    def wordnet(self):
+        return formats.load("wordnet")
+
+    def test_king_and_queen_are_nearer_than_either_to_prince_or_princess(self, wordnet):
+        cosines = similarities(wordnet, ["king", "queen", "prince", "princess"]).cosine
+        assert cosines[0, 1] == pytest.approx(0.632, abs=5e-4)
+        assert cosines[:2, 2:].max() == pytest.approx(0.463, abs=5e-4)
+
+    @pytest.mark.parametrize(("word", "other", "rank"), [("king", "queen", 16), ("cat", "dog", 649)])
+    def test_how_far_down_a_neighbor_stands(self, wordnet, word, other, rank):
+        hits = [hit.token for hit in neighbors(wordnet, word, k=700)]
+        assert hits.index(other) + 1 == rank
+
+    @pytest.mark.parametrize(
+        ("a", "b", "built_in", "bert"),
+        [
+            ("happy", "joyful", 0.54, 0.37),  # the texts expect 0.75 to 0.85
+            ("doctor", "hospital", 0.30, 0.42),  # 0.55 to 0.65
+            ("cat", "democracy", 0.0, -0.08),  # 0.05 to 0.15
+            ("hot", "cold", 0.50, 0.36),  # 0.40 to 0.55
+        ],
+    )
+    def test_cosines_of_the_four_kinds(self, wordnet, minilm, a, b, built_in, bert):
+        found = [round(similarity(table, a, b).cosine, 2) + 0.0 for table in (wordnet, minilm)]
+        assert found == [built_in, bert]
+        page = (Path(__file__).parent.parent / "docs" / "concepts.md").read_text()
+        assert f"| {a}, {b} | {found[0]:.2f} | {found[1]:.2f} |" in page
+
+    def test_synonyms_come_first_and_unrelated_words_last(self, wordnet, minilm):
+        for table in (wordnet, minilm):
+            means = {each.name: each.mean for each in relations(table).relations}
+            assert max(means, key=means.get) == "synonyms"
+            assert min(means, key=means.get) == "unrelated"
+            assert means["antonyms"] > 2 * means["unrelated"]
+
+    def test_words_of_a_kind_gather(self, wordnet, minilm):
+        groups = ["king queen prince princess monarch royal", "cat dog bird fish horse elephant"]
+        groups += ["one two three four five six", ". , ! ? ; :"]
+        for table in (wordnet, minilm):
+            cosines = similarities(table, " ".join(groups).split()).cosine
+            cosines[np.eye(24, dtype=bool)] = np.nan
+            means = np.nanmean(cosines.reshape(4, 6, 4, 6), axis=(1, 3))
+            assert (means.argmax(axis=1) == np.arange(4)).all()
+
+    def test_an_analogy_scales_rows_to_length_1_first(self, wordnet):
+        rows = [wordnet[word] for word in ("man", "king", "woman")]
+        man, king, woman = (row / np.linalg.norm(row) for row in rows)
+        (hit,) = analogy(wordnet, "man", "king", "woman", k=1)
+        assert hit.score == pytest.approx(cosine(king - man + woman, wordnet["queen"]), abs=1e-6)
+        assert round(hit.score, 4) == 0.6075
+        assert round(cosine(rows[1] - rows[0] + rows[2], wordnet["queen"]), 4) == 0.6556
 
 
 class TestTheLookup:

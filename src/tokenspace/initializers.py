@@ -43,7 +43,8 @@ def normal(
     std: Real | None = None,
     padding_id: Whole | None = None,
 ) -> Float[Array, "V D"]:
-    """Independent draws from N(0, std²); ``std`` is 1/sqrt(D) if not given: a row's length is then about 1.
+    """Independent draws from N(0, std²), of variance std²; ``std``, the standard deviation, is 1/sqrt(D) if
+    not given (variance 1/D): a row's length is then about 1.
 
     ``ShapeError`` unless the shape is two positive integers, ``rng`` a generator, and ``std`` positive and
     finite; ``TokenIdError`` unless ``padding_id`` is one row's id.
@@ -90,7 +91,8 @@ def truncated_normal(
 def xavier_uniform(
     shape: ArrayLike, rng: Generator, *, padding_id: Whole | None = None
 ) -> Float[Array, "V D"]:
-    """Draws from U(-a, a) with a = sqrt(6/(V + D)) (Glorot and Bengio 2010, equation 16).
+    """Draws from U(-a, a) with a = sqrt(6/(V + D)) (Glorot and Bengio 2010, equation 16): variance 2/(V + D),
+    standard deviation its root.
 
     >>> weight = xavier_uniform((1_000, 64), np.random.default_rng(0))
     >>> round(float(abs(weight).max()), 3), round(math.sqrt(6 / 1_064), 3)
@@ -103,7 +105,8 @@ def xavier_uniform(
 def xavier_normal(
     shape: ArrayLike, rng: Generator, *, padding_id: Whole | None = None
 ) -> Float[Array, "V D"]:
-    """Draws from N(0, 2/(V + D)): the variance of `xavier_uniform` (Glorot and Bengio 2010, equation 12).
+    """Draws from N(0, 2/(V + D)), the variance of `xavier_uniform`, whose root is the standard deviation
+    (Glorot and Bengio 2010, equation 12).
 
     >>> weight = xavier_normal((1_000, 64), np.random.default_rng(0))
     >>> round(float(weight.std()), 3), round(math.sqrt(2 / 1_064), 3)

@@ -30,6 +30,15 @@ TOKENIZER_FILES = (JSON, VOCAB_JSON, MERGES, VOCAB_TXT)
 CONFIG, ADDED, SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 MODEL = "config.json"
 MERGES_START = b"#version"
+_ROLES = {
+    "bos_token": "begin",
+    "eos_token": "end",
+    "unk_token": "unknown",
+    "sep_token": "separator",
+    "pad_token": "padding",
+    "cls_token": "classification",
+    "mask_token": "mask",
+}
 _BERT_LIKE = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert", "LayoutLM")
 _BERT_TYPES = (  # models' types whose tokenizer is BERT's, as transformers lists them
     *("align", "bark", "bert", "blip", "bros", "chinese_clip", "convbert", "distilbert", "electra", "ernie"),
@@ -241,6 +250,24 @@ def _special_names(settings: dict[str, Any]) -> set[str]:
         values += settings[key] if isinstance(settings.get(key), list) else []
     names = [value.get("content") if _is_object(value) else value for value in values]
     return {name for name in names if isinstance(name, str)}
+
+
+def named_special_tokens(folder: Path) -> dict[str, list[str]]:
+    """Return the special tokens that a folder's settings name, each with its roles: ``cls_token`` is
+    "classification", a setting of another name (``image_token``) gives its own. Empty without such files;
+    ``CheckpointError`` if they can't be read.
+    """
+    settings = {**_object_if_there(folder / CONFIG), **_object_if_there(folder / SPECIAL)}
+    own = settings.get("extra_special_tokens")  # transformers 5: an object of a model's own, or a list
+    roles: dict[str, list[str]] = {}
+    for key, value in {**settings, **(own if _is_object(own) else {})}.items():
+        name = value.get("content") if _is_object(value) else value
+        if key.endswith("_token") and isinstance(name, str):
+            role = _ROLES.get(key, key.removesuffix("_token").replace("_", " "))
+            roles.setdefault(name, []).append(role)
+    for name in _special_names(settings):
+        roles.setdefault(name, [])
+    return roles
 
 
 def _is_object(value: Any) -> bool:

@@ -155,7 +155,7 @@ def test_bad_stdin(folder):
         assert "stdin is empty" in result.err
     result = run("similarity", stdin="cat dog\ncat\n")
     assert (result.returncode, result.out) == (1, "")
-    assert "line 2 of stdin must be A B: 2 words, found 1" in result.err
+    assert "line 2 of stdin must be A B [C]...: 2 words or more, found 1" in result.err
 
 
 def test_a_traceback_only_on_request():

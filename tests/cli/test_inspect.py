@@ -105,12 +105,11 @@ def test_a_broken_tokenizer_is_there(folder):
     assert "warning   ids are not checked: " in result.stdout
 
 
-@pytest.mark.parametrize("command", ["inspect", "params"])
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
-def test_a_static_embedding_is_told_as_that(tmp_path, command, form):
+def test_a_static_embedding_is_told_as_that(tmp_path, form):
     place = f"{tmp_path}/static"
     save(Table(np.ones((3, 2), np.float32), Vocab(["a", "b", "c"])), place)
-    result = CliRunner().invoke(main, [command, place, *form])
+    result = CliRunner().invoke(main, ["inspect", place, *form])
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "is no model's checkpoint but a static embedding: a table of 3 rows × 2" in result.stderr
     assert "params --vocab 3 --dim 2" in result.stderr

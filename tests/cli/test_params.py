@@ -1,13 +1,16 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from click.testing import CliRunner
 
+import tokenspace as ts
 from tokenspace.cli import main
 from tokenspace.models.sizes import MODELS
+from tokenspace.subwords import Subwords
 
 KEYS = ["vocab", "dim", "embedding", "head", "total", "fraction", "tied"]
 
@@ -124,6 +127,71 @@ def test_a_checkpoint_by_its_headers(minilm_folder):
     assert "left out      embeddings.position_ids: no parameters" in shown
 
 
+def test_the_special_tokens_of_a_checkpoint(minilm_folder):
+    names = {token["token"]: (token["id"], token["roles"]) for token in facts(str(minilm_folder))["special"]}
+    assert names == {
+        "[PAD]": (0, ["padding"]),
+        "[UNK]": (100, ["unknown"]),
+        "[CLS]": (101, ["classification"]),
+        "[SEP]": (102, ["separator"]),
+        "[MASK]": (103, ["mask"]),
+    }
+    assert "special       [PAD]   id   0  padding" in run(str(minilm_folder)).splitlines()
+
+
+@pytest.mark.parametrize(
+    "name", ["t.safetensors", "t.vec", "t.bin", "t.txt", "t.npy", "t.npz", "t.gguf", "static/"]
+)
+def test_a_table_of_any_format(tmp_path, name):
+    """Its parameters; and its special tokens, where the format can say which they are."""
+    table = ts.Table(np.ones((3, 2), np.float32), ts.Vocab(["[PAD]", "cat", "dog"], special=[0]))
+    ts.formats.convert(saved := _saved(table, tmp_path / "from.safetensors"), place := f"{tmp_path}/{name}")
+    answer = facts(place)
+    assert [answer[key] for key in KEYS] == [3, 2, 6, 0, None, None, None]
+    assert facts(saved)["special"] == [{"token": "[PAD]", "id": 0, "roles": ["padding"]}]
+    format = ts.formats.FORMATS["static-embedding" if name == "static/" else ts.formats.sniff(place)]
+    assert bool(answer["special"]) == ("special" in format.keeps)
+    first, _, line = run(place).splitlines()[:3]
+    assert first == f"{place}: a table of 3 × 2 float32: 6 parameters"
+    assert line.startswith("special       " + ("[PAD]  id 0" if answer["special"] else "no token is marked"))
+
+
+def _saved(table: ts.Table, path: Path) -> str:
+    ts.save(table, path)
+    return str(path)
+
+
+def test_a_table_with_two_matrices_and_n_grams(tmp_path):
+    rows = np.ones((3, 2), np.float32)
+    table = ts.Table(
+        rows, ts.Vocab(["a", "b", "c"]), output=rows, subwords=Subwords(np.ones((10, 2), np.float32), 3, 4)
+    )
+    place = _saved(table, tmp_path / "t.safetensors")
+    answer = facts(place)
+    assert [answer[key] for key in ("embedding", "head", "subwords", "tied")] == [6, 6, 20, False]
+    shown = run(place).splitlines()
+    assert (
+        "output                          6  a second matrix over the same tokens: contexts, or a head"
+        in shown
+    )
+    assert "subwords                       20  rows of n-grams, which compose words" in shown
+
+
+def test_a_built_in_table():
+    answer = facts("wordnet")
+    assert [answer[key] for key in ("vocab", "dim", "dtype")] == [33003, 100, "float16"]
+    assert [token["token"] for token in answer["special"]] == ["[PAD]", "[UNK]", "[SEP]"]
+
+
+def test_of_many_special_tokens_the_first_are_shown(tmp_path):
+    tokens = [f"<extra_{i}>" for i in range(40)]
+    table = ts.Table(np.ones((40, 2), np.float32), ts.Vocab(tokens, special=range(40)))
+    place = _saved(table, tmp_path / "t.safetensors")
+    assert len(facts(place)["special"]) == 40
+    shown = run(place).splitlines()[2:]
+    assert (len(shown), shown[-1].strip()) == (12, "… 29 more; --json lists all")
+
+
 def test_an_untied_checkpoint(tmp_path):
     config = transformers.LlamaConfig(
         vocab_size=50, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
@@ -144,7 +212,10 @@ def test_a_models_name_goes_before_a_folder_of_that_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gtp2"], "'gtp2' is neither a known model nor a checkpoint's folder; close names: 'gpt2'"),
+        (
+            ["gtp2"],
+            "'gtp2' is neither a known model nor a checkpoint's folder or a table; close names: 'gpt2'",
+        ),
         (["zzzzzz"], "`tokenspace params` lists all"),
         ([""], "neither a known model"),
         (["no/such/folder"], "neither a known model nor a checkpoint's folder"),

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.cells import cell_len
 
 import tokenspace as ts
 from tokenspace.cli import main
@@ -78,7 +79,7 @@ def test_each_line_of_stdin_is_asked():
         ("analogy", "\nman king woman\nman king blorfle\n", "line 3 of stdin: 'blorfle' is not one of"),
         ("similarity", "\ncat dog\ncat blorfle\n", "line 3 of stdin: 'blorfle' is not one of"),
         ("analogy", "\n\nman king\n", "line 3 of stdin must be A B C: 3 words, found 2"),
-        ("similarity", "\n\nman\n", "line 3 of stdin must be A B: 2 words, found 1"),
+        ("similarity", "\n\nman\n", "line 3 of stdin must be A B [C]...: 2 words or more, found 1"),
         ("neighbors", b"cat\n\ncaf\xe9\n", "line 3 of stdin is not UTF-8 text"),
         ("embed", b"cat\n\ncaf\xe9\n", "line 3 of stdin is not UTF-8 text"),
     ],
@@ -171,6 +172,57 @@ def test_a_word_of_ngrams_shows_the_first_and_their_number(tmp_path):
     assert answer.stderr == "elephant = mean of the rows of <el <ele ele elep lep leph … 15 in all\n"
     assert len(answer.stdout.splitlines()) == 2
     assert run("neighbors", "a", *at).stderr == "a = mean of the rows of <a>\n"
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot", "l2"])
+@pytest.mark.parametrize("options", [[], ["--center"], ["--remove", "2"]], ids=" ".join)
+def test_more_than_two_words_are_a_matrix_of_their_pairs(metric, options):
+    words = ["king", "queen", "prince", "king"]
+    drawn = run("similarity", *words, "--metric", metric, *options).stdout.splitlines()
+    assert drawn[0].split() == words
+    assert [line.split()[0] for line in drawn[1:]] == words
+    for line, a in zip(drawn[1:], words, strict=True):
+        for value, b in zip(line.split()[1:], words, strict=True):
+            pair = run("similarity", a, b, "--metric", metric, *options).stdout
+            assert pair == f"{value}  {a}  {b}\n"
+
+
+def test_a_matrix_as_json_has_all_metrics_of_each_pair():
+    words = ["cat", "dog", "democracy"]
+    (answer,) = lines("similarity", *words, "--metric", "dot")
+    assert list(answer) == ["words", "pieces", "cosine", "dot", "l2"]
+    assert (answer["words"], answer["pieces"]) == (words, [[word] for word in words])
+    for i, a in enumerate(words):
+        for j, b in enumerate(words):
+            (pair,) = lines("similarity", a, b)
+            assert {name: answer[name][i][j] for name in ("cosine", "dot", "l2")} == {
+                name: pytest.approx(pair[name], rel=1e-6) for name in ("cosine", "dot", "l2")
+            }
+
+
+def test_lines_of_two_and_of_more_words_are_answered_in_their_order():
+    one, two, three = lines("similarity", stdin="cat dog\n\ncat dog car\nking queen\n")
+    assert [one, three] == [*lines("similarity", "cat", "dog"), *lines("similarity", "king", "queen")]
+    assert [two] == lines("similarity", "cat", "dog", "car")
+
+
+def test_columns_stand_straight_under_wide_and_composed_words(minilm_folder):
+    answer = run("similarity", "unhappiness", "happy", "東京", "-t", str(minilm_folder))
+    assert "unhappiness = mean of the rows of un ##ha ##pp ##iness\n" in answer.stderr
+    assert len({cell_len(line) for line in answer.stdout.splitlines()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["cat"], 2, "give A B [C]...: 2 words or more, found 1"),
+        (["cat", "dog", "blorfle"], 1, "'blorfle' is not one of"),
+    ],
+)
+def test_a_matrix_that_can_not_be(words, status, message):
+    result = CliRunner().invoke(main, ["similarity", *words], catch_exceptions=False)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert message in result.stderr
 
 
 def test_several_words_are_composed_too():

@@ -79,7 +79,8 @@ def test_arrows_of_length_zero_have_no_direction(visit, odd_site):
     page = visit(odd_site(np.zeros((5, 4))), view="query", ask="analogy")
     page.wait_for_selector("#query figcaption")
     told = page.locator("#query figcaption").first.inner_text()
-    assert told == "Ring: b − a + c. Both arrows have length 0, so they have no direction."
+    ring = "Ring: b − a + c of rows scaled to length 1."
+    assert told == f"{ring} Both arrows have length 0, so they have no direction."
 
 
 def test_a_map_whose_colors_are_refused_is_drawn_without(visit, odd_site):

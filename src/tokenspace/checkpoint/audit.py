@@ -6,6 +6,8 @@ are equal. A family that is not known is reported by the shapes of its tensors.
 
 from __future__ import annotations
 
+import contextlib
+
 from tokenspace.checkpoint.findings import Audit, Finding, TensorRole, by_severity
 from tokenspace.checkpoint.head import check_head, tying_of
 from tokenspace.checkpoint.parameters import count
@@ -18,6 +20,7 @@ from tokenspace.models.shards import Shards
 from tokenspace.models.vocabulary import tokenizer_in, vocabulary, without_row
 from tokenspace.reference.recipes import from_checkpoint
 from tokenspace.shown import shown
+from tokenspace.special_tokens import SpecialToken, special_tokens
 from tokenspace.tokenizer_files import added_tokens
 from tokenspace.vocab import Vocab, placeholder
 
@@ -61,9 +64,12 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
     tying = tying_of(checkpoint, table)
     findings += check_files(checkpoint.folder, checkpoint.config, _rows(checkpoint, table))
     largest_id = None
+    special: list[SpecialToken] = []
     try:
-        vocab, _ = vocabulary(checkpoint.folder)
+        vocab, tokenizer = vocabulary(checkpoint.folder)
         largest_id = _largest(vocab)
+        with contextlib.suppress(CheckpointError):  # settings that can't be read give no roles
+            special = special_tokens(vocab, tokenizer, checkpoint.folder)
         if table is not None and table.shape[0]:
             findings += _ids(vocab, largest_id, table)
     except TokenspaceError as error:
@@ -85,6 +91,7 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
         largest_id=largest_id,
         parameters=parameters,
         findings=by_severity(findings),
+        special=special,
     )
 
 

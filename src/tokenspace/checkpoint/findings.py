@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tokenspace.checkpoint.parameters import CheckpointParameters
+from tokenspace.special_tokens import SpecialToken
 
 
 class TensorRole(NamedTuple):
@@ -43,7 +44,8 @@ class Tying(NamedTuple):
 @dataclass(frozen=True)
 class Audit:
     """Result of ``audit`` and ``audit_gguf``. ``rows`` and ``parameters`` are None where the input table is
-    not known, ``parameters`` too where files are missing, ``largest_id`` where there is no tokenizer.
+    not known, ``parameters`` too where files are missing, ``largest_id`` where there is no tokenizer, whose
+    ``special`` tokens are then unknown, too.
     """
 
     family: str | None
@@ -54,6 +56,7 @@ class Audit:
     largest_id: int | None
     parameters: CheckpointParameters | None
     findings: list[Finding]
+    special: list[SpecialToken] = field(default_factory=list)
     has_config: bool = True  # a GGUF file has no config.json
 
     @property

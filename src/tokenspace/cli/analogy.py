@@ -17,7 +17,7 @@ from tokenspace.cli.switches import center_option, remove_option
     default="3cosadd",
     show_default=True,
     type=click.Choice(["3cosadd", "3cosmul"]),
-    help="How candidates are scored.",
+    help="How a row D is scored: the cosine with B - A + C, or a product of cosines.",
 )
 @center_option
 @remove_option
@@ -33,7 +33,10 @@ def analogy(
 ) -> None:
     """A is to B as C is to what? The rows nearest to B - A + C.
 
-    With no words, each line of stdin holds three.
+    All rows are scaled to length 1 first. 3cosadd: the cosine of D with B - A + C, which ranks as
+    cos(D, B) - cos(D, A) + cos(D, C) does. 3cosmul: cos(D, B) · cos(D, C) / (cos(D, A) + 0.001), each
+    cosine shifted from -1 … 1 to 0 … 1 by (1 + cos) / 2. A, B and C themselves are left out. With no words,
+    each line of stdin holds three.
     """
     from tokenspace import formats, geometry
 

@@ -140,10 +140,19 @@ def texts(given: Sequence[str], what: str) -> Iterator[str]:
     return (each.text for each in asked(given, what))
 
 
-def words(given: Sequence[str], count: int, what: str) -> Iterator[tuple[Asked, list[str]]]:
-    """Groups of ``count`` words, and where each stands: the arguments, or each line of stdin, split."""
-    if given and len(given) != count:
-        raise click.UsageError(f"give {what}: {count} words, found {len(given)}")
+def words(
+    given: Sequence[str], count: int, what: str, or_more: bool = False
+) -> Iterator[tuple[Asked, list[str]]]:
+    """Groups of ``count`` words, ``or_more``, and where each stands: the arguments, or each line of stdin,
+    split.
+    """
+
+    def fits(group: Sequence[str]) -> bool:
+        return len(group) >= count if or_more else len(group) == count
+
+    needed = f"{count} words{' or more' if or_more else ''}"
+    if given and not fits(given):
+        raise click.UsageError(f"give {what}: {needed}, found {len(given)}")
     if given:
         yield Asked(" ".join(given), None), list(given)
         return
@@ -151,8 +160,6 @@ def words(given: Sequence[str], count: int, what: str) -> Iterator[tuple[Asked, 
 
     groups = [(each, each.text.split()) for each in asked((), what)]
     for each, group in groups:
-        if len(group) != count:
-            raise CorpusError(
-                f"line {each.line:,} of stdin must be {what}: {count} words, found {len(group)}"
-            )
+        if not fits(group):
+            raise CorpusError(f"line {each.line:,} of stdin must be {what}: {needed}, found {len(group)}")
     yield from groups

@@ -68,7 +68,11 @@ class _TakesLists(click.Command):
     type=click.Choice(["lower", "keep"]),
     help="Compare words lower-cased, or as written.",
 )
-@click.option("--compose", is_flag=True, help="Pairs, relations: unknown words are the mean of their pieces.")
+@click.option(
+    "--compose",
+    is_flag=True,
+    help="Pairs, relations: unknown words are the mean of their pieces, where the table has any.",
+)
 @json_option
 def evaluate(
     source: str,

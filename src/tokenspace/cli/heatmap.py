@@ -15,9 +15,9 @@ from tokenspace.cli.picture import check_page, html_option, screen
 def heatmap(word: tuple[str, ...], source: str, text: str | None, page: str | None, as_json: bool) -> None:
     """The rows of WORDs as colors.
 
-    A line for each WORD, a column for each dimension (as many as the terminal holds). A word that
-    the vocabulary lacks is composed: the mean of the rows of its pieces. With no WORD and no --text, each
-    line of stdin is a word.
+    A line for each WORD, a column for each dimension (as many as the terminal holds). Where the table has
+    pieces of words (subwords, n-grams), a word that it lacks is composed: the mean of its pieces' rows. With
+    no WORD and no --text, each line of stdin is a word.
     """
     from tokenspace import formats
     from tokenspace.encoding_notes import dropped_words, unknown_words

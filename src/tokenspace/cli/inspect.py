@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokenspace.cli.console import echo_json, json_option, shown
+from tokenspace.cli.special import special_lines
 
 if TYPE_CHECKING:
     from tokenspace.checkpoint import Audit
@@ -22,8 +23,9 @@ def inspect(ctx: click.Context, checkpoint: str, as_json: bool) -> None:
 
     CHECKPOINT is a folder with config.json and safetensors files (or pytorch_model.bin), a GGUF file (any of
     a model's several), or hf:org/name, of which only the files that hold the table are fetched, and looked
-    at. The status is 1 if any finding is an error: a token id without a row in the table, or a table or head
-    that a program loading the model would draw at random.
+    at. Its special tokens are listed with their ids and roles. The status is 1 if any finding is an error: a
+    token id without a row in the table, or a table or head that a program loading the model would draw at
+    random.
     """
     found = _audit(checkpoint)
     if as_json:
@@ -77,6 +79,7 @@ def _facts(found: Audit) -> dict[str, Any]:
         "tying": found.tying._asdict(),
         "rows": found.rows,
         "largest_id": found.largest_id,
+        "special": [token._asdict() for token in found.special],
     }
 
 
@@ -97,6 +100,7 @@ def _lines(checkpoint: str, found: Audit) -> list[str]:
         if found.largest_id is not None:
             last = f"largest token id {found.largest_id:,}"
         lines.append(f"rows      {found.rows:,}; {last}")
+    lines += special_lines(found.special, "special   ")
     if counted := found.parameters:
         share = f"{100 * counted.fraction:.1f} %"
         lines.append(

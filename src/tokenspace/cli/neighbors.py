@@ -37,9 +37,10 @@ def neighbors(
 ) -> None:
     """The rows nearest to TOKEN's.
 
-    A word that the vocabulary lacks is composed: the mean of the rows of its pieces. A number is a token like
-    any other, not a row's id. With no TOKEN, each line of stdin is one. The higher a score, the nearer: with
-    l2 it is minus the distance.
+    The higher a score, the nearer. Cosine: the inner product of both rows scaled to length 1, from -1 to 1.
+    With --metric dot rows are not scaled; with l2 the score is minus the distance. Where the table has pieces
+    of words (subwords, n-grams), a word that it lacks is composed: the mean of its pieces' rows. A number is
+    a token like any other, not a row's id. With no TOKEN, each line of stdin is one.
     """
     from tokenspace import formats, geometry
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from tokenspace.cli.console import echo_json, json_option, shown
+from tokenspace.cli.special import special_lines
 
 if TYPE_CHECKING:
     from tokenspace.models.sizes import Model
@@ -39,11 +41,10 @@ def params(
 ) -> None:
     """How many parameters the embedding has, and its share of MODEL.
 
-    MODEL is a name, or a checkpoint's folder, which is counted by its files' headers. With --vocab and --dim,
-    a size of your own. With neither, a list of the models that are known.
+    MODEL is a name, or a checkpoint's folder, which is counted by its files' headers; or a table, as -t takes
+    one elsewhere. The special tokens of a checkpoint or table, rows as any other, are listed with their ids.
+    With --vocab and --dim, a size of your own. With neither, a list of the models that are known.
     """
-    import os
-
     from tokenspace.models import parameters, sizes
 
     if (vocab is None) != (dim is None):
@@ -62,10 +63,26 @@ def params(
             _model(parameters.gpt2_shaped(vocab, dim, layers, ffn, tied), as_json)
     elif model is None:
         _list(as_json)
-    elif model not in sizes.MODELS and os.path.isdir(model):
-        _checkpoint(model, as_json)
-    else:
+    elif model in sizes.MODELS or not (what := _kind_of_file(model)):
         _model(sizes.find(model), as_json)
+    elif what == "table":
+        _table(model, as_json)
+    else:
+        _checkpoint(model, as_json)
+
+
+def _kind_of_file(name: str) -> Literal["table", "checkpoint"] | None:
+    """Whether ``name`` is that of a table or of a checkpoint's folder; None if there is no such file."""
+    from tokenspace import formats
+    from tokenspace.formats import hub, static_embedding
+    from tokenspace.source import archive_of
+
+    place = Path(name)
+    if name and place.is_dir():
+        return "table" if static_embedding.is_static(place) else "checkpoint"
+    if name in formats.BUILT_IN or hub.is_name(name) or place.is_file() or archive_of(place):
+        return "table"
+    return None
 
 
 def _list(as_json: bool) -> None:
@@ -141,13 +158,54 @@ def _table_alone(vocab: int, dim: int, tied: bool, as_json: bool) -> None:
     click.echo("twice as wide embedding × 2; with --layers, also its share of a model shaped as GPT-2")
 
 
+def _table(source: str, as_json: bool) -> None:
+    from tokenspace import formats
+    from tokenspace.special_tokens import special_tokens
+
+    table = formats.load(source)
+    numbers, rows, dim = table.weight.size, len(table), table.dim
+    subwords = None if table.subwords is None else table.subwords.rows.size
+    head = 0 if table.output is None else table.output.size
+    special = special_tokens(table.vocab, table.tokenizer, Path(source) if Path(source).is_dir() else None)
+    if as_json:
+        facts = {
+            "vocab": rows,
+            "dim": dim,
+            "embedding": numbers,
+            "head": head,
+            "total": None,
+            "fraction": None,
+            "tied": None if table.output is None else False,
+            "dtype": str(table.weight.dtype),
+            "saving": _saving(numbers),
+            "subwords": subwords,
+            "special": [token._asdict() for token in special],
+        }
+        echo_json(facts)
+        return
+    lines = [
+        f"{shown(source)}: a table of {rows:,} × {dim:,} {table.weight.dtype}: {numbers:,} parameters",
+        "",
+    ]
+    if head:
+        lines.append(f"{'output':13} {head:19,}  a second matrix over the same tokens: contexts, or a head")
+    if subwords:
+        lines.append(f"{'subwords':13} {subwords:19,}  rows of n-grams, which compose words")
+    lines += special_lines(special, f"{'special':13} ") or [f"{'special':13} no token is marked so"]
+    click.echo("\n".join(lines))
+
+
 def _checkpoint(folder: str, as_json: bool) -> None:
     from tokenspace import checkpoint, models
-    from tokenspace.formats import static_embedding
+    from tokenspace.errors import TokenspaceError
+    from tokenspace.models.vocabulary import vocabulary
+    from tokenspace.special_tokens import special_tokens
 
-    static_embedding.check_checkpoint(Path(folder), folder)
     opened = models.open_checkpoint(folder)
     found = checkpoint.count(opened)
+    special = None
+    with contextlib.suppress(TokenspaceError):  # without a tokenizer parameters are counted all the same
+        special = special_tokens(*vocabulary(opened.folder), opened.folder)
     facts = {
         "vocab": found.vocab,
         "dim": found.dim,
@@ -162,6 +220,7 @@ def _checkpoint(folder: str, as_json: bool) -> None:
         "saving": _saving(found.embedding),
         "copies": found.copies,
         "buffers": list(found.buffers),
+        "special": None if special is None else [token._asdict() for token in special],
     }
     if as_json:
         echo_json(facts)
@@ -183,6 +242,7 @@ def _checkpoint(folder: str, as_json: bool) -> None:
         first, more = shown(found.buffers[0]), len(found.buffers) - 1
         also = f" and {more:,} more" if more else ""
         lines.append(f"left out      {first}{also}: no parameters")
+    lines += special_lines(special or [], f"{'special':13} ")
     click.echo("\n".join(lines))
 
 

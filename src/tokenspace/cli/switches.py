@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-center_option = click.option("--center", is_flag=True, help="Subtract the mean row first.")
+center_option = click.option(
+    "--center", is_flag=True, help="Subtract the mean of all rows from each first, before any scaling."
+)
 remove_option = click.option(
     "--remove",
     default=0,

@@ -12,7 +12,7 @@ from tokenspace.geometry.neighbors import neighbors
 from tokenspace.geometry.projection import Projection, pca, project, tsne, umap
 from tokenspace.geometry.relations import RelationsScore, relations
 from tokenspace.geometry.scores import Hit
-from tokenspace.geometry.similarity import Similarity, similarity
+from tokenspace.geometry.similarity import Similarities, Similarity, similarities, similarity
 from tokenspace.geometry.transform import Transform, View
 from tokenspace.geometry.word_pairs import PairsScore, word_pairs
 
@@ -26,6 +26,7 @@ __all__ = [
     "Projection",
     "RelationsScore",
     "Resolved",
+    "Similarities",
     "Similarity",
     "Transform",
     "View",
@@ -40,6 +41,7 @@ __all__ = [
     "project",
     "relations",
     "resolve",
+    "similarities",
     "similarity",
     "table_sha256",
     "tsne",

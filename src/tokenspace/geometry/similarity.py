@@ -1,20 +1,24 @@
-"""How alike two words are."""
+"""How alike words are: two, or each of several with each other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 
+from tokenspace.errors import ShapeError
 from tokenspace.geometry.cosine import cosine
 from tokenspace.geometry.transform import View, seen
+from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
 
 
 class Similarity(NamedTuple):
     """The cosine of two words, and the tokens that each was made of: one, or the pieces whose mean it is.
 
-    ``dot`` is their inner product, ``l2`` their Euclidean distance.
+    ``dot`` is their inner product, ``l2`` their Euclidean distance. Both are of the rows as stored; only the
+    cosine is independent of their lengths.
     """
 
     cosine: float
@@ -22,6 +26,18 @@ class Similarity(NamedTuple):
     b: tuple[str, ...]
     dot: float
     l2: float
+
+
+class Similarities(NamedTuple):
+    """Each of N words compared with each: ``cosine``, ``dot`` and ``l2`` are (N, N), symmetric, in the order
+    of ``words``. ``pieces`` holds for each word the tokens that its vector was made of.
+    """
+
+    words: tuple[str, ...]
+    pieces: tuple[tuple[str, ...], ...]
+    cosine: Float[Array, "N N"]
+    dot: Float[Array, "N N"]
+    l2: Float[Array, "N N"]
 
 
 def similarity(
@@ -46,4 +62,32 @@ def similarity(
         right.tokens,
         float(wide_x @ wide_y),
         float(np.linalg.norm(wide_x - wide_y)),
+    )
+
+
+def similarities(
+    table: Table | View, words: Sequence[str | int], center: bool = False, remove: SupportsIndex = 0
+) -> Similarities:
+    """Return the ``similarity`` of each of ``words`` with each, as three (N, N) matrices in float64.
+
+    Words, ids and switches are those of ``similarity``; ``ShapeError`` if there are no words.
+
+    >>> from tokenspace.vocab import Vocab
+    >>> table = Table(np.array([[3, 4], [4, 3], [-4, 3]], np.float32), Vocab(["cat", "dog", "car"]))
+    >>> similarities(table, ["cat", "dog", "car"]).cosine.round(2)
+    array([[ 1.  ,  0.96,  0.  ],
+           [ 0.96,  1.  , -0.28],
+           [ 0.  , -0.28,  1.  ]])
+    """
+    if isinstance(words, str) or not len(words):
+        raise ShapeError(f"words must be a list of one word or more, found {words!r}")
+    view = seen(table, center, remove)
+    resolved = [view.vector(word) for word in words]
+    rows = np.stack([vector for _, vector in resolved]).astype(np.float64)
+    return Similarities(
+        tuple(found.word for found, _ in resolved),
+        tuple(found.tokens for found, _ in resolved),
+        np.stack([np.atleast_1d(cosine(rows, row)) for row in rows]),
+        np.stack([np.einsum("nd,d->n", rows, row) for row in rows]),
+        np.stack([np.linalg.norm(rows - row, axis=1) for row in rows]),
     )

@@ -80,8 +80,8 @@ def find(name: str) -> Model:
     >>> find("gtp2")
     Traceback (most recent call last):
     ...
-    tokenspace.errors.CheckpointError: 'gtp2' is neither a known model nor a checkpoint's folder; close names:
-    'gpt2'; `tokenspace params` lists all
+    tokenspace.errors.CheckpointError: 'gtp2' is neither a known model nor a checkpoint's folder or a table;
+    close names: 'gpt2'; `tokenspace params` lists all
     """
     key = _plain(name)
     known = {_plain(model): model for model in MODELS}
@@ -93,7 +93,8 @@ def find(name: str) -> Model:
     near += [known[other] for other in difflib.get_close_matches(key, known, n=3, cutoff=0.7)]
     close = f"close names: {', '.join(repr(other) for other in dict.fromkeys(near[:4]))}; " if near else ""
     raise CheckpointError(
-        f"{name!r} is neither a known model nor a checkpoint's folder; {close}`tokenspace params` lists all"
+        f"{name!r} is neither a known model nor a checkpoint's folder or a table; {close}"
+        "`tokenspace params` lists all"
     )
 
 

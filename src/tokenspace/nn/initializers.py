@@ -34,7 +34,8 @@ _BLOCK_ROWS = 65_536  # of a table in half precision that are drawn in float32 a
 
 
 def normal_(weight: Tensor, std: Real | None = None, generator: torch.Generator | None = None) -> Tensor:
-    """Independent draws from N(0, std²); ``std`` is 1/sqrt(D) if not given: a row's length is then about 1.
+    """Independent draws from N(0, std²), of variance std²; ``std``, the standard deviation, is 1/sqrt(D) if
+    not given (variance 1/D): a row's length is then about 1.
 
     ``ShapeError`` unless the tensor has two axes of floats and ``std`` is positive and finite.
 
@@ -75,7 +76,8 @@ def truncated_normal_(
 
 
 def xavier_uniform_(weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draws from U(-a, a) with a = sqrt(6/(V + D)) (Glorot and Bengio 2010, equation 16).
+    """Draws from U(-a, a) with a = sqrt(6/(V + D)) (Glorot and Bengio 2010, equation 16): variance 2/(V + D),
+    standard deviation its root.
 
     >>> _ = torch.manual_seed(0)
     >>> round(float(xavier_uniform_(torch.empty(1_000, 64)).abs().max()), 3)
@@ -86,7 +88,8 @@ def xavier_uniform_(weight: Tensor, generator: torch.Generator | None = None) ->
 
 
 def xavier_normal_(weight: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draws from N(0, 2/(V + D)): the variance of `xavier_uniform_` (Glorot and Bengio 2010, equation 12).
+    """Draws from N(0, 2/(V + D)), the variance of `xavier_uniform_`, whose root is the standard deviation
+    (Glorot and Bengio 2010, equation 12).
 
     >>> _ = torch.manual_seed(0)
     >>> round(float(xavier_normal_(torch.empty(1_000, 64)).std()), 3)

@@ -131,7 +131,7 @@ function picture(words, best, { points, axes, plane_share: share }, method) {
       [d, names.d],
     ]),
   );
-  const formula = method === "3cosmul" ? "the target of 3CosAdd" : "b − a + c";
+  const formula = method === "3cosmul" ? "the target of 3CosAdd" : "b − a + c of rows scaled to length 1";
   const still = [
     [points.a, points.b],
     [points.c, points.d],
