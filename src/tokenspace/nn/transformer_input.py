@@ -99,8 +99,10 @@ class TransformerInput(nn.Module):
 
         A named model brings its own sizes; a family needs ``vocab_size`` and ``d_model``. What is given goes
         before what the model says: ``max_positions`` counts tokens, without the rows that a family leaves
-        before them. The padding row is zero (the original BERT alone draws it). ``torch.manual_seed`` repeats
-        the draws. ``CheckpointError`` for a name that is neither, ``ShapeError`` for a family without sizes.
+        before them. RoBERTa's positions begin at ``padding_idx`` + 1, whatever the padding id is. The padding
+        row is zero (the original BERT alone draws it). ``torch.manual_seed`` repeats the draws.
+        ``CheckpointError`` for a name that is neither, ``ShapeError`` for a family without sizes, and for a
+        padding id that leaves none of a named model's position rows.
 
         >>> gpt2 = TransformerInput.from_recipe("gpt2", vocab_size=300, d_model=16)
         >>> list(gpt2.state_dict())
