@@ -32,6 +32,8 @@ from tokenspace.table import Table
 ScaleDtype = torch.dtype | Literal["weight"]
 PaddingOnLoad = Literal["keep", "zero"]
 
+_BLOCK_ROWS = 65_536  # whose lengths `project_` takes at a time
+
 
 class TokenEmbedding(torch.nn.Embedding):
     """A ``torch.nn.Embedding``: its attributes and state-dict keys, and what goes wrong by hand put right.
@@ -199,7 +201,8 @@ class TokenEmbedding(torch.nn.Embedding):
     def project_(self, max_norm: Real, ids: Tensor | None = None) -> TokenEmbedding:
         """Shorten every row longer than ``max_norm`` (Euclidean) to that length; call it after a step.
 
-        With ``ids``, only their rows are looked at. A row that is short enough keeps its bits.
+        With ``ids``, only their rows are looked at. A row that is short enough keeps its bits. Lengths are
+        taken in float32 at least, and no square overflows or vanishes on the way.
 
         >>> embedding = TokenEmbedding.from_pretrained(torch.tensor([[3.0, 4.0], [0.3, 0.4]]))
         >>> embedding.project_(1.0).weight
@@ -211,12 +214,14 @@ class TokenEmbedding(torch.nn.Embedding):
         with torch.no_grad():
             if ids is None:
                 self._catch_up()
-                self.weight.mul_(_shortening(self.weight, max_norm))
+                plain = type(self.weight) is Parameter
+                for block in self.weight.split(_BLOCK_ROWS) if plain else (self.weight,):
+                    block.copy_(_shortened(block, max_norm))
             else:
                 used = check_ids(ids, len(self.weight), self.id_name).unique().long()
                 self._catch_up(used)
                 rows = F.embedding(used, self.weight)  # weight[used] would wrap what a device holds
-                self.weight.index_copy_(0, used, rows * _shortening(rows, max_norm))
+                self.weight.index_copy_(0, used, _shortened(rows, max_norm))
         return self
 
     def add_rows(self, n: Whole, init: Tensor | Callable[[Tensor], object] | None = None) -> range:
@@ -332,7 +337,14 @@ def _nothing(weight: Tensor) -> None:
     """The initializer of a table that is about to be replaced."""
 
 
-def _shortening(rows: Tensor, max_norm: float) -> Tensor:
-    """What to multiply each row (U, D) by, (U, 1): 1 up to ``max_norm``; zero rows stay, NaN stays NaN."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return torch.where(norms > max_norm, max_norm / norms, torch.ones_like(norms))
+def _shortened(rows: Tensor, max_norm: float) -> Tensor:
+    """Rows (U, D), those longer than ``max_norm`` scaled to it; zero rows and NaN stay.
+
+    Each row is divided by its largest number first, so that its squares stay in range.
+    """
+    wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    largest = torch.linalg.vector_norm(wide, math.inf, dim=1, keepdim=True)
+    unit = torch.where(largest.isfinite() & (largest > 0), largest, 1.0)
+    scaled = wide / unit
+    lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    return torch.where(lengths > max_norm / unit, (scaled * (max_norm / lengths)).to(rows.dtype), rows)
