@@ -9,6 +9,7 @@ are added have the projection's width already, it comes before them, as in OPT-3
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ from tokenspace.nn.positional import (
 from tokenspace.nn.segment import SegmentEmbedding
 
 Position = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
+
+_PARTS = ("token", "position", "segment", "extras", "layer_norm", "projection")
 
 
 class _Told(NamedTuple):
@@ -81,6 +84,14 @@ class TransformerInput(nn.Module):
         self.projection = projection
         self.dropout = dropout
         self._projects_first = self._checked_widths()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _PARTS and "_projects_first" in self.__dict__:
+            with contextlib.suppress(
+                AttributeError, ShapeError
+            ):  # a wrapper; a part of more that will change
+                self._projects_first = self._checked_widths()
 
     @classmethod
     def from_recipe(
