@@ -123,7 +123,7 @@ class TokenEmbedding(torch.nn.Embedding):
             self.scale = self.scale  # rounded anew
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
+    def from_pretrained(
         cls,
         embeddings: Tensor,
         freeze: bool = True,
