@@ -101,7 +101,7 @@ def test_the_best_are_those_of_scoring_all(table, switches, metric):
         for k in (1, 10, 250):
             hits = neighbors(view, query, k, metric)
             assert [hit.id for hit in hits] == order[:k]
-            assert [hit.score for hit in hits] == [float(exact[i]) for i in order[:k]]
+            assert [hit.score for hit in hits] == [float(np.float32(exact[i])) for i in order[:k]]
 
 
 @pytest.mark.parametrize("scale", [1e-19, 1e-20, 1e-21, 1e-22])
@@ -110,6 +110,25 @@ def test_tiny_rows_about_a_tiny_mean(scale):
     table = Table(rows.astype(np.float32), Vocab(list("abcd")))
     assert [hit.id for hit in neighbors(table, 0, k=1, center=True)] == [2]
     assert [hit.id for hit in neighbors(table, 0, k=1, center=True, exclude_query=False)] == [0]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [(1e-38, "f4"), (1e-30, "f4"), (1e-22, "f4"), (1e14, "f4"), (1.5e4, "f2"), (1e-4, "f2")],
+)
+def test_squares_that_leave_the_tables_type_rank_as_in_float64(rng, metric, scale, dtype):
+    rows = (rng.normal(size=(60, 6)) * scale).astype(dtype)
+    table = Table(rows, Vocab([f"w{i}" for i in range(60)]))
+    exact = rows.astype(np.float64) / scale
+    query = exact[3]
+    scores = {
+        "cosine": exact @ query / np.linalg.norm(exact, axis=1),
+        "dot": exact @ query,
+        "l2": -np.linalg.norm(exact - query, axis=1),
+    }[metric]
+    order = [int(i) for i in np.argsort(-scores) if i != 3]
+    assert [hit.id for hit in neighbors(table, 3, k=5, metric=metric)] == order[:5]
 
 
 @pytest.mark.parametrize("method", ["3cosadd", "3cosmul"])

@@ -127,6 +127,16 @@ _ROBERTA = _ENCODER | {"pad_token_id": 1, "max_position_embeddings": T + 2, "typ
 SPECS: dict[str, Spec] = {
     "bert": Spec("BertForMaskedLM", "bert.encoder.layer.0", "cls.predictions.decoder", _ENCODER, segments=2),
     "roberta": Spec("RobertaForMaskedLM", "roberta.encoder.layer.0", "lm_head.decoder", _ROBERTA, pad=1),
+    **{
+        f"roberta-padding-{name}": Spec(
+            "RobertaForMaskedLM",
+            "roberta.encoder.layer.0",
+            "lm_head.decoder",
+            _ROBERTA | {"pad_token_id": pad, "max_position_embeddings": T + pad + 1},
+            pad=pad,
+        )
+        for name, pad in {"0": 0, "3": 3, "last": V - 1}.items()
+    },
     "xlm-roberta": Spec(
         "XLMRobertaForMaskedLM", "roberta.encoder.layer.0", "lm_head.decoder", _ROBERTA, pad=1
     ),

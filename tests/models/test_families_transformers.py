@@ -11,6 +11,9 @@ from tokenspace.reference.recipes import from_checkpoint, head_from_checkpoint
 FAMILIES = {
     "bert": "bert",
     "roberta": "roberta",
+    "roberta-padding-0": "roberta",
+    "roberta-padding-3": "roberta",
+    "roberta-padding-last": "roberta",
     "xlm-roberta": "roberta",
     "camembert": "roberta",
     "distilbert": "distilbert",
@@ -91,7 +94,9 @@ def test_padding_is_told_as_transformers_tells_it(small_checkpoint, name, told_b
     assert abs(layer_input(small, inputs) - expected).max() <= 1e-6
 
 
-@pytest.mark.parametrize("name", ["roberta", "opt"])
+@pytest.mark.parametrize(
+    "name", ["roberta", "roberta-padding-0", "roberta-padding-3", "roberta-padding-last", "opt"]
+)
 def test_padding_ids_without_a_mask(small_checkpoint, name):
     small = small_checkpoint(name)
     ids = small.inputs("left")["input_ids"]

@@ -127,6 +127,29 @@ class TestProject:
         torch.testing.assert_close(module.weight[[0, 3]], torch.tensor([[1.2, 1.6], [1.2, 1.6]]))
         assert torch.equal(module.weight[1:3], weight[1:3])
 
+    @pytest.mark.parametrize("named", [False, True])
+    @pytest.mark.parametrize(
+        ("dtype", "length"),
+        [
+            (torch.float16, 65_600.0), (torch.float16, 1e-5), (torch.bfloat16, 1e30), (torch.bfloat16, 1e-30),
+            (torch.float32, 1e30), (torch.float32, 3e38), (torch.float32, 1e-30), (torch.float32, 1e-37),
+            (torch.float64, 1e300), (torch.float64, 1e-300),
+        ],
+    )  # fmt: skip
+    def test_lengths_whose_squares_leave_the_tables_type(self, dtype, length, named):
+        rows = torch.tensor([[0.6, 0.8, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64) * length
+        module = TokenEmbedding.from_pretrained(rows.to(dtype))
+        largest = max(1e-37, min(length / 3, 1.0))
+        exact = module.weight[0].double() / length
+        module.project_(largest, torch.tensor([0, 1]) if named else None)
+        found = module.weight[0].double() / largest
+        if length > largest:
+            tolerance = 2e-2 if length == 1e-5 else 2 * torch.finfo(dtype).eps
+            torch.testing.assert_close(found, exact / exact.norm(), rtol=0, atol=max(tolerance, 1e-12))
+        else:
+            assert torch.equal(module.weight[0].double() / length, exact)
+        assert not module.weight[1].any()
+
     def test_only_the_rows_named(self):
         module = TokenEmbedding.from_pretrained(torch.full((4, 2), 3.0), freeze=False)
         module.project_(1.0, torch.tensor([[1, 1], [3, 1]], dtype=torch.uint8))

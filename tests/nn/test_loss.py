@@ -167,6 +167,47 @@ def test_transforms_are_refused_rather_than_answered_wrongly(terms, batch):
     )
 
 
+def second(loss, hidden):
+    gradient = torch.autograd.grad(loss(hidden), hidden, create_graph=True)[0]
+    return (gradient.square().sum() + loss(hidden)).backward()
+
+
+@pytest.mark.parametrize("terms", [Terms(), Terms(5.0)], ids=str)
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        second,
+        lambda loss, x: torch.autograd.grad(
+            loss(x), x, grad_outputs=torch.ones(3), is_grads_batched=True
+        ),
+        lambda loss, x: torch.autograd.functional.jacobian(loss, x, vectorize=True),
+        lambda loss, x: torch.autograd.functional.hessian(loss, x),
+        lambda loss, x: torch.autograd.functional.hvp(loss, x, torch.ones_like(x)),
+        lambda loss, x: torch.autograd.functional.jvp(loss, x, torch.ones_like(x)),
+        lambda loss, x: torch.func.vmap(loss)(x[None].detach()),
+        lambda loss, x: torch.func.hessian(loss)(x.detach()),
+    ],
+    ids=["penalty", "batched", "vectorized", "hessian", "hvp", "jvp", "vmap", "func.hessian"],
+)  # fmt: skip
+def test_every_other_derivative_is_refused_in_one_sentence(differentiate, terms, batch):
+    hidden, weight, bias, labels, counted = batch(torch.float32)
+
+    def loss_of(summed):
+        return lambda x: summed(x, weight, bias, labels, counted, terms)
+
+    with pytest.raises(TokenspaceError, match=r"is_grads_batched.*call loss\(\.\.\., chunked=False\)"):
+        differentiate(loss_of(chunked_summed_loss), hidden)
+    differentiate(loss_of(summed_loss), hidden)  # as the sentence advises
+
+
+def test_a_graph_of_the_gradient_that_nobody_differentiates_does_no_harm(batch):
+    hidden, *others = batch(torch.float32)
+    plain = torch.autograd.grad(chunked_summed_loss(hidden, *others, Terms()), hidden)[0]
+    kept = torch.autograd.grad(chunked_summed_loss(hidden, *others, Terms()), hidden, create_graph=True)[0]
+    assert torch.equal(kept, plain)
+    assert kept.requires_grad
+
+
 @pytest.mark.parametrize("label", [-1, -100, V])
 def test_a_label_that_nobody_checked_is_never_ignored(label):
     labels = torch.tensor([1, label, 2])

@@ -1,10 +1,13 @@
 import copy
+import importlib
 import pickle
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, load_model, save_model
+from torch.testing import assert_close
 
 from tokenspace import reference
 from tokenspace.errors import CheckpointError, ShapeError, TokenIdError
@@ -303,6 +306,29 @@ class TestTravels:
         assert not kept.all()
 
 
+def transformers_embeddings(name, layer, padding):
+    """The embeddings module of transformers with ``layer``'s numbers."""
+    kinds = {
+        "roberta": ("RobertaConfig", "roberta.modeling_roberta", "RobertaEmbeddings"),
+        "xlm-roberta": ("XLMRobertaConfig", "xlm_roberta.modeling_xlm_roberta", "XLMRobertaEmbeddings"),
+        "camembert": ("CamembertConfig", "camembert.modeling_camembert", "CamembertEmbeddings"),
+    }
+    config, module, kind = kinds[name]
+    settings = getattr(transformers, config)(
+        vocab_size=layer.token.num_embeddings,
+        hidden_size=layer.token.embedding_dim,
+        max_position_embeddings=layer.position.num_embeddings,
+        pad_token_id=padding,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+    )
+    embeddings = getattr(importlib.import_module(f"transformers.models.{module}"), kind)(settings).eval()
+    embeddings.word_embeddings.weight = layer.token.weight
+    embeddings.position_embeddings.weight = layer.position.weight
+    embeddings.token_type_embeddings.weight = layer.segment.weight
+    return embeddings
+
+
 class TestFromRecipe:
     @pytest.mark.parametrize("name", MODELS)
     def test_every_named_model_has_its_sizes(self, name):
@@ -340,6 +366,47 @@ class TestFromRecipe:
         padded[0, :512] = 5
         assert layer(padded).shape == (1, 600, 16)
 
+    @pytest.mark.parametrize("padding", [0, 1, 3, 299])
+    @pytest.mark.parametrize("name", ["roberta", "xlm-roberta", "camembert"])
+    def test_positions_follow_the_padding_id_as_in_transformers(self, name, padding):
+        layer = TransformerInput.from_recipe(name, 300, 16, max_positions=9, padding_idx=padding).eval()
+        embeddings = transformers_embeddings(name, layer, padding)
+        ids = torch.tensor([[5, 6, 7, padding, padding], [padding, 8, 9, padding, 4]])
+        assert torch.equal(
+            layer.position_ids(ids), embeddings.create_position_ids_from_input_ids(ids, padding)
+        )
+        mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])  # the ids decide, whatever the mask says
+        for given in ({}, {"attention_mask": mask}):
+            assert_close(layer(ids, **given), embeddings(input_ids=ids), rtol=0, atol=1e-6)
+        embedded = torch.randn(2, 5, 16)
+        assert_close(layer(inputs_embeds=embedded), embeddings(inputs_embeds=embedded), rtol=0, atol=1e-6)
+        assert layer.position.usable_length == 9 == layer.position.num_embeddings - padding - 1
+        assert not layer.position.weight[padding].any()
+        tokens = torch.full((1, 10), 5)
+        with pytest.raises(ShapeError, match="10 positions are needed"):
+            layer(tokens)
+
+    @pytest.mark.parametrize(
+        ("name", "first"), [("opt", 2), ("bart", 2), ("mbart", 2), ("gpt2", 0), ("bert", 0)]
+    )
+    def test_positions_of_other_families_ignore_the_padding_id(self, name, first):
+        layer = TransformerInput.from_recipe(name, 300, 16, max_positions=9, padding_idx=3)
+        assert layer.position_ids(torch.tensor([[3, 5, 6]])).tolist() == [[first, first + 1, first + 2]]
+
+    def test_a_named_model_keeps_its_position_rows_under_another_padding_id(self):
+        layer = TransformerInput.from_recipe("roberta-base", padding_idx=3, device="meta")
+        assert (layer.position.num_embeddings, layer.position.usable_length) == (514, 510)
+        with pytest.raises(ShapeError, match="padding_idx=513 leaves none of the 514 position rows"):
+            TransformerInput.from_recipe("roberta-base", padding_idx=513, device="meta")
+        layer = TransformerInput.from_recipe("roberta-base", padding_idx=513, max_positions=5, device="meta")
+        assert layer.position.num_embeddings == 519
+
+    @pytest.mark.parametrize("padding", [-1, 300, 1.5])
+    @pytest.mark.parametrize("name", ["roberta", "bert"])
+    def test_a_padding_id_that_is_no_row(self, name, padding):
+        with pytest.raises(TokenIdError, match="padding id"):
+            TransformerInput.from_recipe(name, 300, 16, padding_idx=padding)
+
     def test_padding_row_and_freezing(self):
         layer = TransformerInput.from_recipe("gpt2", 300, 16, padding_idx=7, freeze_padding=True)
         assert layer.token.padding_idx == 7
@@ -358,6 +425,7 @@ class TestFromRecipe:
 
 
 SMALL = (
+    "roberta-padding-0", "roberta-padding-3", "roberta-padding-last",
     "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "albert", "electra", "electra-projected",
     "deberta-v3", "modernbert", "xlm", "xlm-sinusoidal", "gpt2", "gptj", "gpt_neox", "opt", "opt-projected",
     "bloom", "t5", "t5-untied", "mt5", "bart", "mbart", "llama", "llama-tied", "mistral", "qwen2", "qwen3",

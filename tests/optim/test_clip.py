@@ -69,6 +69,35 @@ def test_short_gradients_are_added_up_in_float32(dtype):
     assert table.grad.to_dense().float().norm().item() == pytest.approx(1.0, rel=2e-2)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
+@pytest.mark.parametrize("kind", ["dense", "coalesced", "repeated"])
+@pytest.mark.parametrize("order", [0.5, 1.0, 2.0, 10.0, math.inf])
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [
+        (torch.float16, 6e4), (torch.bfloat16, 1e30), (torch.float32, 1e30), (torch.float32, 3e38),
+        (torch.float32, 1e-30), (torch.float64, 1e200), (torch.float64, 1e-200),
+    ],
+)  # fmt: skip
+def test_powers_that_leave_the_gradients_type(dtype, number, order, kind):
+    values = torch.full((4, 3), number, dtype=torch.float64).to(dtype)
+    gradient = values if kind == "dense" else sparse([1, 2, 3, 4], values, coalesced=kind == "coalesced")
+    if kind == "repeated":
+        gradient = sparse([2, 1, 3, 4], values)  # out of order, so not coalesced
+    table = torch.nn.Parameter(torch.zeros(gradient.shape, dtype=dtype))
+    table.grad = gradient.clone()
+    if (order, number) == (0.5, 3e38):
+        order = 0.9  # of 0.5 even the factor leaves float32
+    exact = number if order == math.inf else number * 12 ** (1 / order)
+    total = clip_grad_norm_([table], 1e-3, order)
+    assert total.item() == pytest.approx(exact, rel=1e-2 if dtype == torch.bfloat16 else 1e-3)
+    if number > 1:
+        found = table.grad.to_dense().double().sum() / 12
+        assert found.item() == pytest.approx(1e-3 * number / exact, rel=1e-2)
+    else:
+        assert torch.equal(table.grad.to_dense(), gradient.to_dense())
+
+
 def test_gradients_are_scaled_where_they_are():
     table, bias = TokenEmbedding(6, 4, sparse=True), torch.nn.Parameter(torch.zeros(4))
     (table(torch.tensor([1, 1, 3])) + bias).square().sum().backward()

@@ -175,8 +175,9 @@ def test_adagrads_state_is_torchs():
     ("optimizer", "options", "message"),
     [
         (torch.optim.AdamW, {"amsgrad": True}, "amsgrad=True"),
-        (torch.optim.AdamW, {"maximize": True}, "maximize=True"),
-        (torch.optim.RMSprop, {}, "holds square_avg"),
+        (torch.optim.Adam, {"weight_decay": 0.1}, "decoupled_weight_decay=False"),
+        (torch.optim.RMSprop, {}, "alpha=0.99"),
+        (torch.optim.Rprop, {}, "etas="),
         (SparseAdagrad, {}, "holds sum"),
     ],
 )

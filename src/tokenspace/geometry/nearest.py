@@ -117,7 +117,7 @@ class _Search:
         found = np.full((len(targets), self.k), -1, np.int32)
         scores = np.full((len(targets), self.k), np.nan, np.float32)
         at = np.repeat(np.arange(len(targets)), np.diff(pool.starts))
-        exact = np.empty(len(at), np.float32)
+        exact = np.empty(len(at), np.float64)
         step = max(1, NUMBERS_AT_ONCE // targets.shape[1])
         for start in range(0, len(at), step):
             part = slice(start, start + step)

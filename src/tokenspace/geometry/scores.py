@@ -47,9 +47,10 @@ def exact_scores(
     """
     if metric == "cosine":
         return np.clip(dots(unit_rows(rows), target), -1, 1)
+    wide = rows.astype(np.float64)  # the products of small numbers vanish in float32
     if metric == "dot":
-        return dots(rows, target)
-    apart = rows - target
+        return dots(wide, target)
+    apart = wide - target
     return 0 - np.sqrt(dots(apart, apart))  # not minus zero
 
 
@@ -113,7 +114,8 @@ def best(
 
     view.scan(targets, take)
     order = np.lexsort((found.ids, -found.scores))[:k]
-    pairs = zip(found.ids[order].tolist(), found.scores[order].tolist(), strict=True)
+    scores = found.scores[order].astype(np.float32)  # as ``nearest`` keeps them
+    pairs = zip(found.ids[order].tolist(), scores.tolist(), strict=True)
     return [Hit(vocab[i], i, value) for i, value in pairs]
 
 

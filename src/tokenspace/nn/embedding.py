@@ -9,8 +9,8 @@ V vocabulary rows, D width; ids have any shape, written ``*axes`` (mostly B text
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,20 +19,21 @@ from torch.nn import Parameter
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
-from tokenspace.nn import ops
+from tokenspace.nn import attributes, ops
 from tokenspace.nn.arrays import tensor_of
-from tokenspace.nn.frozen_row import freeze_row
+from tokenspace.nn.attributes import ScaleDtype
+from tokenspace.nn.frozen_row import freeze_row, release_row
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.output import checked_output, written
 from tokenspace.nn.row_sparse import mark_coalesced
 from tokenspace.nn.subclasses import register_checks
 from tokenspace.nn.traced import call_of
-from tokenspace.reference.embedding import scale_factor
 from tokenspace.table import Table
 
-ScaleDtype = torch.dtype | Literal["weight"]
 PaddingOnLoad = Literal["keep", "zero"]
+
+_BLOCK_ROWS = 65_536  # whose lengths `project_` takes at a time
 
 
 class TokenEmbedding(torch.nn.Embedding):
@@ -48,9 +49,14 @@ class TokenEmbedding(torch.nn.Embedding):
       ``tokenspace.nn.frozen_row``.
     - ``padding_on_load``: whether a loaded state dict's padding row is kept as it is or set to zero.
 
-    ``TokenIdError`` for a padding index, or later an id, that is no row: a negative one too, which torch
-    would wrap. ``ShapeError`` for a size or scale that is none, and for ``max_norm``: torch edits the table
-    inside the forward for it, under autograd's feet; call `project_` after the optimizer's step instead.
+    The arguments of ``torch.nn.Embedding`` come first, in its order. ``max_norm``, ``norm_type`` and
+    ``scale_grad_by_freq`` take their defaults alone: ``ShapeError`` otherwise, also when they are set later,
+    for torch's max_norm edits the table inside the forward, which breaks autograd; call `project_` after the
+    optimizer's step instead. ``_weight`` is held uncopied, and nothing is drawn.
+
+    ``TokenIdError`` for a padding index, or later an id, that is out of range: also a negative one, which
+    torch would wrap. ``ShapeError`` for an invalid size, scale or option, also in an attribute that is set
+    later; see docs/nn.md.
 
     >>> embedding = TokenEmbedding(6, 4, padding_idx=0, scale="sqrt")
     >>> embedding(torch.tensor([[5, 2, 0]], dtype=torch.uint8)).shape
@@ -61,52 +67,73 @@ class TokenEmbedding(torch.nn.Embedding):
 
     id_name = "token id"
     freeze_padding = False  # until __init__ knows
+    scale: Any  # a number; a tensor to train
+    _checks: ClassVar[Mapping[str, attributes.Check]] = attributes.CHECKS
 
     def __init__(
         self,
         num_embeddings: Whole,
         embedding_dim: Whole,
         padding_idx: Whole | None = None,
+        max_norm: None = None,
+        norm_type: Real = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
         *,
         scale: Real | Literal["sqrt"] | None = None,
         scale_dtype: ScaleDtype | None = None,
         initializer: Initializer = normal_,
         freeze_padding: bool = False,
         padding_on_load: PaddingOnLoad = "keep",
-        sparse: bool = False,
-        max_norm: None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
-        if max_norm is not None:
-            raise ShapeError(
-                f"max_norm={max_norm!r} would change rows inside the forward, after a tied head or another "
-                "forward has read them; call project_(max_norm) after each optimizer step"
-            )
+        attributes.check_unsupported(max_norm, norm_type, scale_grad_by_freq)
         rows, width = whole("num_embeddings", num_embeddings, 1), whole("embedding_dim", embedding_dim, 1)
         padding_idx = checked_padding_id(padding_idx, rows)
-        if freeze_padding and padding_idx is None:
-            raise ShapeError("freeze_padding=True needs the padding_idx whose row it freezes")
-        if padding_on_load not in ("keep", "zero"):
-            raise ShapeError(f"padding_on_load must be 'keep' or 'zero'; found {padding_on_load!r}")
         if dtype is not None and not dtype.is_floating_point:
             raise ShapeError(f"dtype must be a floating-point type; found {dtype}")
-        weight = torch.empty((rows, width), device=device, dtype=dtype)
-        super().__init__(rows, width, padding_idx, sparse=sparse, _weight=weight)
-        self.scale = None if scale is None else _scale(scale, width, scale_dtype)
+        if _weight is None:
+            weight = torch.empty((rows, width), device=device, dtype=dtype)
+        else:
+            weight = attributes.checked_table(_weight).detach().to(device, dtype)
+            if weight.shape != (rows, width):
+                raise ShapeError(f"_weight must be ({rows}, {width}); found {tuple(weight.shape)}")
+        super().__init__(rows, width, padding_idx, sparse=sparse, _weight=weight, _freeze=_freeze)
         self.scale_dtype = scale_dtype
+        self.scale = scale
         self.initializer = initializer
         self.padding_on_load = padding_on_load
         self.freeze_padding = freeze_padding
-        self._settle_weight()
-        self.reset_parameters()
+        if _weight is None:
+            self.reset_parameters()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = self._checks.get(name)
+        if check is not None:
+            value = check(self, value)
+        was_frozen = name == "freeze_padding" and self.freeze_padding
+        super().__setattr__(name, value)
+        if name in ("sparse", "padding_idx", "freeze_padding"):
+            weight = self.__dict__.get("_parameters", {}).get("weight")
+            if was_frozen and not value and weight is not None:
+                release_row(weight)
+            self._settle_weight()
+        elif name == "scale_dtype" and "scale" in self.__dict__:
+            self.scale = self.scale  # rounded anew
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
+    def from_pretrained(
         cls,
         embeddings: Tensor,
         freeze: bool = True,
         padding_idx: Whole | None = None,
+        max_norm: None = None,
+        norm_type: Real = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         *,
         initializer: Initializer = normal_,
         device: torch.device | str | None = None,
@@ -116,31 +143,35 @@ class TokenEmbedding(torch.nn.Embedding):
         """Hold an existing (V, D) tensor, its padding row as it is; uncopied, unless device or dtype differ.
 
         As in torch, the rows are not trained unless ``freeze=False``; ``options`` are the constructor's. The
-        ``initializer`` is for later: `reset_parameters` and `add_rows`.
+        ``initializer`` is for later: `reset_parameters` and `add_rows`. ``ShapeError`` for a size among the
+        options, which the tensor has already.
 
         >>> TokenEmbedding.from_pretrained(torch.eye(3), scale=2.0)(torch.tensor([1]))
         tensor([[0., 2., 0.]])
         """
-        if embeddings.ndim != 2 or not embeddings.is_floating_point() or not embeddings.numel():
-            raise ShapeError(
-                f"a table is (V, D), at least one row of floats; found {tuple(embeddings.shape)}, "
-                f"{embeddings.dtype}"
-            )
-        rows, width = embeddings.shape
+        attributes.check_unsupported(max_norm, norm_type, scale_grad_by_freq)
+        set_by_it = dict.fromkeys(("num_embeddings", "embedding_dim", "_weight"), "the tensor")
+        attributes.check_options("from_pretrained", cls, options, {**set_by_it, "_freeze": "freeze"})
+        rows, width = attributes.checked_table(embeddings).shape
         self = cls(
             rows, width, padding_idx=padding_idx, initializer=_nothing, device="meta", dtype=dtype, **options
         )
-        self.initializer = initializer
+        self.initializer, self.sparse = initializer, sparse
         self.weight = Parameter(embeddings.detach().to(device, dtype), requires_grad=not freeze)
         return self
 
     @classmethod
-    def from_table(cls, table: Table, dtype: torch.dtype | None = None, **options: Any) -> TokenEmbedding:
-        """A trainable copy of a ``Table``'s rows, in their own dtype if none is given.
+    def from_table(
+        cls, table: Table, dtype: torch.dtype | None = None, freeze: bool = False, **options: Any
+    ) -> TokenEmbedding:
+        """A copy of a ``Table``'s rows, in their own dtype if none is given, trained unless ``freeze=True``.
 
-        Where the vocabularies differ, ``initializers.from_pretrained_`` copies the rows that match.
+        ``options`` are the constructor's. Where the vocabularies differ,
+        ``initializers.from_pretrained_`` copies the rows that match.
         """
-        return cls.from_pretrained(tensor_of(table.weight, dtype), freeze=False, **options)
+        if "embeddings" in options:
+            raise ShapeError("from_table takes embeddings from the table; leave it out")
+        return cls.from_pretrained(tensor_of(table.weight, dtype), freeze, **options)
 
     def forward(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
         """The rows (\\*axes, D) of integer ids (\\*axes), scaled; ``TokenIdError`` if one is no row's.
@@ -218,7 +249,8 @@ class TokenEmbedding(torch.nn.Embedding):
     def project_(self, max_norm: Real, ids: Tensor | None = None) -> TokenEmbedding:
         """Shorten every row longer than ``max_norm`` (Euclidean) to that length; call it after a step.
 
-        With ``ids``, only their rows are looked at. A row that is short enough keeps its bits.
+        With ``ids``, only their rows are looked at. A row that is short enough keeps its bits. Lengths are
+        taken in float32 at least, and no square overflows or vanishes on the way.
 
         >>> embedding = TokenEmbedding.from_pretrained(torch.tensor([[3.0, 4.0], [0.3, 0.4]]))
         >>> embedding.project_(1.0).weight
@@ -230,12 +262,14 @@ class TokenEmbedding(torch.nn.Embedding):
         with torch.no_grad():
             if ids is None:
                 self._catch_up()
-                self.weight.mul_(_shortening(self.weight, max_norm))
+                plain = type(self.weight) is Parameter
+                for block in self.weight.split(_BLOCK_ROWS) if plain else (self.weight,):
+                    block.copy_(_shortened(block, max_norm))
             else:
                 used = check_ids(ids, len(self.weight), self.id_name).unique().long()
                 self._catch_up(used)
                 rows = F.embedding(used, self.weight)  # weight[used] would wrap what a device holds
-                self.weight.index_copy_(0, used, rows * _shortening(rows, max_norm))
+                self.weight.index_copy_(0, used, _shortened(rows, max_norm))
         return self
 
     def add_rows(self, n: Whole, init: Tensor | Callable[[Tensor], object] | None = None) -> range:
@@ -331,15 +365,6 @@ class TokenEmbedding(torch.nn.Embedding):
         super()._load_from_state_dict(state_dict, prefix, *rest, **more)
 
 
-def _scale(scale: Real | Literal["sqrt"], width: int, dtype: ScaleDtype | None) -> float:
-    factor = scale_factor(scale, width)
-    if dtype is None or dtype == "weight":
-        return factor
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ShapeError(f"scale_dtype must be a floating-point torch.dtype, or 'weight'; found {dtype!r}")
-    return real(f"scale in {dtype}", torch.tensor(factor, dtype=torch.float64).to(dtype).item())
-
-
 def _rounded(value: float, dtype: torch.dtype) -> float:
     """``value`` as torch would round it to ``dtype``, through float32; in arithmetic that compiles."""
     for kind in (torch.float32, dtype) if dtype != torch.float64 else ():
@@ -353,7 +378,14 @@ def _nothing(weight: Tensor) -> None:
     """The initializer of a table that is about to be replaced."""
 
 
-def _shortening(rows: Tensor, max_norm: float) -> Tensor:
-    """What to multiply each row (U, D) by, (U, 1): 1 up to ``max_norm``; zero rows stay, NaN stays NaN."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return torch.where(norms > max_norm, max_norm / norms, torch.ones_like(norms))
+def _shortened(rows: Tensor, max_norm: float) -> Tensor:
+    """Rows (U, D), those longer than ``max_norm`` scaled to it; zero rows and NaN stay.
+
+    Each row is divided by its largest number first, so that its squares stay in range.
+    """
+    wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    largest = torch.linalg.vector_norm(wide, math.inf, dim=1, keepdim=True)
+    unit = torch.where(largest.isfinite() & (largest > 0), largest, 1.0)
+    scaled = wide / unit
+    lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    return torch.where(lengths > max_norm / unit, (scaled * (max_norm / lengths)).to(rows.dtype), rows)

@@ -25,12 +25,12 @@ from torch.optim.optimizer import (
 )
 from torch.utils.weak import WeakTensorKeyDictionary
 
-_FROZEN = WeakTensorKeyDictionary()  # Parameter -> its row
+_FROZEN = WeakTensorKeyDictionary()  # Parameter -> its row; None once it is released
 _BEFORE: weakref.WeakKeyDictionary[Optimizer, list[tuple[Tensor, int, Tensor]]] = weakref.WeakKeyDictionary()
 
 
 def freeze_row(weight: torch.nn.Parameter, row: int) -> None:
-    """Hold ``weight[row]`` from now on; a second call for the same parameter changes nothing.
+    """Hold ``weight[row]`` from now on; a second call for the same parameter holds that row instead.
 
     >>> weight = torch.nn.Parameter(torch.ones(2, 3))
     >>> freeze_row(weight, 0)
@@ -44,14 +44,21 @@ def freeze_row(weight: torch.nn.Parameter, row: int) -> None:
     tensor([[1.0000, 1.0000, 1.0000],
             [0.8500, 0.8500, 0.8500]])
     """
-    if weight in _FROZEN:
+    hooked = weight in _FROZEN
+    _FROZEN[weight] = row
+    if hooked:
         return
     _watch_optimizers()
-    _FROZEN[weight] = row
     needed = weight.requires_grad
     weight.requires_grad_(True)  # torch takes the hook only then, and keeps it through a change
-    weight.register_post_accumulate_grad_hook(functools.partial(_mask_gradient, row))
+    weight.register_post_accumulate_grad_hook(_mask_gradient)
     weight.requires_grad_(needed)
+
+
+def release_row(weight: Tensor) -> None:
+    """Undo `freeze_row`: the row is trained as the others are."""
+    if weight in _FROZEN:
+        _FROZEN[weight] = None
 
 
 def row_held(weight: Tensor) -> int | None:
@@ -59,9 +66,9 @@ def row_held(weight: Tensor) -> int | None:
     return _FROZEN.get(weight)
 
 
-def _mask_gradient(row: int, weight: Tensor) -> None:
-    gradient = weight.grad
-    if gradient is None:
+def _mask_gradient(weight: Tensor) -> None:
+    gradient, row = weight.grad, _FROZEN.get(weight)
+    if gradient is None or row is None:
         return
     if not gradient.is_sparse:
         gradient[row] = 0.0
@@ -89,7 +96,11 @@ def _keep(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     if not len(_FROZEN):
         return
     own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    held = [(weight, row, weight[row].clone()) for weight, row in list(_FROZEN.items()) if id(weight) in own]
+    held = [
+        (weight, row, weight[row].clone())
+        for weight, row in list(_FROZEN.items())
+        if row is not None and id(weight) in own
+    ]
     if held:
         _BEFORE[optimizer] = held
 

@@ -58,6 +58,9 @@ class LMHead(nn.Module):
     """
 
     bias: nn.Parameter | None
+    hidden_scale: Any  # numbers; tensors to train
+    logit_scale: Any
+    soft_cap: Any
     _tied: tuple[nn.Embedding] | None  # in a tuple, torch registers no submodule
     _claim: tuple[weakref.ref[Tensor], list[str], str] | None
     _asks: _AskHead | None
@@ -157,16 +160,32 @@ class LMHead(nn.Module):
         logit_scale: Real,
         soft_cap: Real | None,
     ) -> None:
-        rows, width = weight.shape
-        if isinstance(hidden_scale, str):
-            if hidden_scale != "rsqrt":
-                raise ShapeError(f"hidden_scale must be a number or 'rsqrt'; found {hidden_scale!r}")
-            hidden_scale = width**-0.5
-        self.hidden_scale = real("hidden_scale", hidden_scale)
-        self.logit_scale = real("logit_scale", logit_scale)
-        self.soft_cap = None if soft_cap is None else real("soft_cap", soft_cap, positive=True)
+        rows = len(weight)
+        self.hidden_scale = hidden_scale
+        self.logit_scale = logit_scale
+        self.soft_cap = soft_cap
         zeros = torch.zeros(rows, device=weight.device, dtype=weight.dtype) if bias else None
         self.register_parameter("bias", None if zeros is None else nn.Parameter(zeros))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("hidden_scale", "logit_scale", "soft_cap") and not isinstance(value, Tensor):
+            value = self._checked_setting(name, value)
+        elif name == "weight" and self._tied is not None:
+            if value is self._tied[0].weight:
+                return
+            raise ShapeError(
+                "a tied head has no weight of its own; set the embedding's, or make LMHead.untied(...)"
+            )
+        super().__setattr__(name, value)
+
+    def _checked_setting(self, name: str, value: Any) -> float | None:
+        if name == "soft_cap":
+            return None if value is None else real(name, value, positive=True)
+        if name == "hidden_scale" and isinstance(value, str):
+            if value != "rsqrt":
+                raise ShapeError(f"hidden_scale must be a number or 'rsqrt'; found {value!r}")
+            return float(self.weight.shape[1]) ** -0.5
+        return real(name, value)
 
     @property
     def weight(self) -> nn.Parameter:

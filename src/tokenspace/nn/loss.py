@@ -29,6 +29,12 @@ CHUNK_NUMBERS = 2**25
 """Scores in a chunk: 128 MB of float32. Smaller chunks would read the whole table too often."""
 
 
+_PLAIN_ONLY = (
+    "the chunked loss has a plain backward only: no second derivatives, no batched gradients "
+    "(is_grads_batched), no torch.func and no forward-mode differentiation; call loss(..., chunked=False)"
+)
+
+
 class Terms(NamedTuple):
     """What bends the plain loss: ``soft_cap``; ``label_smoothing`` ε; ``masked``, a row no label names."""
 
@@ -104,10 +110,25 @@ def _refuse_transforms(*given: Tensor | None) -> None:
         return
     dual = any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in given)
     if dual or torch._C._are_functorch_transforms_active():
-        raise TokenspaceError(
-            "the chunked loss has a plain backward only; under torch.func or forward-mode differentiation "
-            "call loss(..., chunked=False)"
-        )
+        raise TokenspaceError(_PLAIN_ONLY)
+
+
+def _is_batched(tensor: Tensor) -> bool:
+    """Whether it stands for many, as ``torch.autograd.grad(is_grads_batched=True)`` has them."""
+    functorch = torch._C._functorch
+    return functorch.is_legacy_batchedtensor(tensor) or functorch.is_batchedtensor(tensor)
+
+
+class _FirstOrder(torch.autograd.Function):
+    """The identity of ``gradients``, which depend on ``sources``, but can't be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: list[Tensor], *sources: Tensor | None) -> tuple[Tensor, ...]:
+        return tuple(gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> None:
+        raise TokenspaceError(_PLAIN_ONLY)
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -126,8 +147,21 @@ class _ChunkedLoss(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, bias, labels, counted)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.compiler.is_compiling():
+            return _ChunkedLoss._gradients(ctx, d_loss)
+        if _is_batched(d_loss):
+            raise TokenspaceError(_PLAIN_ONLY)
+        with torch.no_grad():
+            gradients = _ChunkedLoss._gradients(ctx, d_loss)
+        if not torch.is_grad_enabled():
+            return gradients
+        found = [each for each in gradients if each is not None]  # create_graph=True
+        marked = iter(_FirstOrder.apply(found, d_loss, *ctx.saved_tensors[:3]))
+        return tuple(None if each is None else next(marked) for each in gradients)
+
+    @staticmethod
+    def _gradients(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, labels, counted = ctx.saved_tensors
         wide = d_loss.dtype  # float32 at least: sums over positions lose nothing to half precision
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]

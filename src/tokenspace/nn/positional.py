@@ -7,8 +7,8 @@ are no part of the embedding layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from torch import Tensor
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, real, whole
 from tokenspace.nn import ops
+from tokenspace.nn.attributes import CHECKS, Check, rows_of
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, normal_
@@ -113,11 +114,10 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check_layout(layout)
-        self.embedding_dim = whole("embedding_dim", embedding_dim, 1)
+        self.embedding_dim = embedding_dim
         self.layout = layout
-        self.base = real("base", base, positive=True)
-        self.max_positions = None if max_positions is None else whole("max_positions", max_positions, 1)
+        self.base = base
+        self.max_positions = max_positions
         # Without max_positions it has no rows and only knows device and dtype.
         empty = torch.empty((self.max_positions or 0, self.embedding_dim), device=device, dtype=dtype)
         if not empty.is_floating_point():
@@ -125,6 +125,18 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         self.rows: Tensor
         self.register_buffer("rows", empty, persistent=False)
         self._compute_rows()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "layout":
+            _check_layout(value)
+        elif name == "base":
+            value = real(name, value, positive=True)
+        elif name == "embedding_dim" or (name == "max_positions" and value is not None):
+            value = whole(name, value, 1)
+        super().__setattr__(name, value)
+        if name in ("layout", "base", "embedding_dim", "max_positions") and "rows" in self._buffers:
+            self.rows = self.rows.new_empty((self.max_positions or 0, self.embedding_dim))
+            self._compute_rows()
 
     def forward(self, position_ids: Tensor) -> Tensor:
         """One row (\\*axes, D) per position id (\\*axes), a count from 0."""
@@ -225,6 +237,7 @@ class LearnedPositionalEmbedding(TokenEmbedding):
     """
 
     id_name = "position id"
+    _checks: ClassVar[Mapping[str, Check]]  # at the end of this file
 
     def __init__(
         self,
@@ -241,19 +254,8 @@ class LearnedPositionalEmbedding(TokenEmbedding):
         super().__init__(
             num_embeddings, embedding_dim, padding_idx, initializer=initializer, device=device, dtype=dtype
         )
-        if padding_from is not None and padding_from not in get_args(PaddingFrom):
-            raise ShapeError(f"padding_from must be 'ids', 'mask' or None; found {padding_from!r}")
         self.padding_from = padding_from
-        self.offset = whole("the offset", offset, 0)
-        if self.offset >= self.num_embeddings:
-            raise ShapeError(
-                f"the offset is {offset}; a table of {self.num_embeddings:,} rows allows "
-                f"0 to {self.num_embeddings - 1:,}"
-            )
-        if self.padding_idx is not None and self.padding_idx != self.offset - 1:
-            raise ShapeError(
-                f"positions after padding_idx start at the offset {self.padding_idx + 1}; found {offset}"
-            )
+        self.offset = offset
 
     @property
     def usable_length(self) -> int:
@@ -298,6 +300,40 @@ class LearnedPositionalEmbedding(TokenEmbedding):
                 f"{needed:,} positions are needed and this table of {len(self.weight):,} rows holds "
                 f"{self.usable_length:,}{before}; shorten the text"
             )
+
+
+def _padding_from(module: Any, value: Any) -> Any:
+    if value is not None and value not in get_args(PaddingFrom):
+        raise ShapeError(f"padding_from must be 'ids', 'mask' or None; found {value!r}")
+    return value
+
+
+def _offset(module: Any, value: Any) -> int:
+    offset, rows = whole("the offset", value, 0), rows_of(module)
+    if offset >= rows:
+        raise ShapeError(f"the offset is {offset}; a table of {rows:,} rows allows 0 to {rows - 1:,}")
+    _check_padding(module.padding_idx, offset)
+    return offset
+
+
+def _padding_idx(module: Any, value: Any) -> int | None:
+    padding_idx = CHECKS["padding_idx"](module, value)
+    if "offset" in module.__dict__:
+        _check_padding(padding_idx, module.offset)
+    return padding_idx
+
+
+def _check_padding(padding_idx: int | None, offset: int) -> None:
+    if padding_idx is not None and padding_idx != offset - 1:
+        raise ShapeError(f"positions after padding_idx start at the offset {padding_idx + 1}; found {offset}")
+
+
+LearnedPositionalEmbedding._checks = {
+    **CHECKS,
+    "padding_from": _padding_from,
+    "offset": _offset,
+    "padding_idx": _padding_idx,
+}
 
 
 def checked_start(start: Start, batch: int) -> int | Tensor:

@@ -14,7 +14,7 @@ from torch import nn
 
 from tokenspace import reference
 from tokenspace.errors import CheckpointError, ShapeError
-from tokenspace.initializers import whole
+from tokenspace.initializers import checked_padding_id, whole
 from tokenspace.models import families, sizes
 from tokenspace.models.families import FAMILIES, RECIPES, Family, Recipe
 from tokenspace.models.open import open_checkpoint
@@ -53,8 +53,10 @@ def drawn_parts(
     table_width = width if d_model is not None or model is None else model.table_width
     if rows is None or width is None or table_width is None:
         raise ShapeError("vocab_size and d_model must be integers")
+    rows = whole("vocab_size", rows, 1)
     if padding_idx is None and family and family.padding_id is not None and family.padding_id < rows:
         padding_idx = family.padding_id
+    padding_idx = checked_padding_id(padding_idx, rows)
     token = TokenEmbedding(
         rows,
         table_width,
@@ -71,12 +73,19 @@ def drawn_parts(
     if recipe.positions == "sinusoidal":
         position = SinusoidalPositionalEncoding(sum_width, max_positions=max_positions, **factory)
     elif recipe.positions == "learned":
-        offset = family.position_offset if family else 0
-        known = model.position_rows - offset if model and model.position_rows else recipe.max_positions
+        offset, position_padding = _before_positions(family, padding_idx)
+        known = recipe.max_positions or 0
+        if max_positions is None and model and model.position_rows:  # the rows stay the model's own
+            known = model.position_rows - offset
+            if known < 1:
+                raise ShapeError(
+                    f"padding_idx={padding_idx:,} leaves none of the {model.position_rows:,} position rows "
+                    f"of {model.name}: they begin at padding_idx + 1; give max_positions for more rows"
+                )
         position = LearnedPositionalEmbedding(
-            offset + (max_positions or known or 0),
+            offset + (max_positions or known),
             sum_width,
-            offset - 1 if family and family.position_padding else None,
+            position_padding,
             offset=offset,
             padding_from=family.position_padding if family else None,
             initializer=_draw(recipe, recipe.position_std),
@@ -170,6 +179,20 @@ def _model_type(model: Model) -> str:
         f"{model.name!r} is of a family ({model.family}) whose embedding layer is not known; families: "
         f"{', '.join(family.name for family in FAMILIES)}"
     )
+
+
+def _before_positions(family: Family | None, padding_idx: int | None) -> tuple[int, int | None]:
+    """Return the number of rows before the first position's, and the row of padding.
+
+    Where padding is found by the ids (RoBERTa), both follow from the padding id, as in ``from_checkpoint``;
+    where it is found by the attention mask (OPT), they are the family's.
+    """
+    if family is None:
+        return 0, None
+    if family.position_padding == "ids":
+        return (0, None) if padding_idx is None else (padding_idx + 1, padding_idx)
+    offset = family.position_offset
+    return offset, offset - 1 if family.position_padding == "mask" else None
 
 
 def _draw(recipe: Recipe, std: float | None) -> Initializer:

@@ -9,6 +9,7 @@ are added have the projection's width already, it comes before them, as in OPT-3
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ from tokenspace.nn.subclasses import distributed_like
 from tokenspace.nn.traced import call_of
 
 Position = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
+
+_PARTS = ("token", "position", "segment", "extras", "layer_norm", "projection")
 
 
 class _Told(NamedTuple):
@@ -84,6 +87,14 @@ class TransformerInput(nn.Module):
         self.dropout = dropout
         self._projects_first = self._checked_widths()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _PARTS and "_projects_first" in self.__dict__:
+            with contextlib.suppress(
+                AttributeError, ShapeError
+            ):  # a wrapper; a part of more that will change
+                self._projects_first = self._checked_widths()
+
     @classmethod
     def from_recipe(
         cls,
@@ -101,8 +112,10 @@ class TransformerInput(nn.Module):
 
         A named model brings its own sizes; a family needs ``vocab_size`` and ``d_model``. What is given goes
         before what the model says: ``max_positions`` counts tokens, without the rows that a family leaves
-        before them. The padding row is zero (the original BERT alone draws it). ``torch.manual_seed`` repeats
-        the draws. ``CheckpointError`` for a name that is neither, ``ShapeError`` for a family without sizes.
+        before them. RoBERTa's positions begin at ``padding_idx`` + 1, whatever the padding id is. The padding
+        row is zero (the original BERT alone draws it). ``torch.manual_seed`` repeats the draws.
+        ``CheckpointError`` for a name that is neither, ``ShapeError`` for a family without sizes, and for a
+        padding id that leaves none of a named model's position rows.
 
         >>> gpt2 = TransformerInput.from_recipe("gpt2", vocab_size=300, d_model=16)
         >>> list(gpt2.state_dict())

@@ -29,8 +29,8 @@ class SparseAdagrad(RowOptimizer):
     The state is torch's: ``step`` and ``sum`` (V, D). Torch refuses ``weight_decay`` with sparse gradients;
     here it reaches a row in the steps that touch it. ``lr_decay``: lr / (1 + (step - 1) · lr_decay).
 
-    ``params`` and groups are torch's; ``lr`` may be a tensor of one number. ``ShapeError`` for a setting that
-    is none.
+    ``params`` and groups are torch's; ``lr`` may be a tensor of one number; ``maximize`` ascends. ``others``
+    are torch's further options: ``ShapeError`` for one that is switched on, and for an invalid setting.
 
     >>> weight = torch.nn.Parameter(torch.ones(4, 2))
     >>> optimizer = SparseAdagrad([weight], lr=0.5)
@@ -51,6 +51,9 @@ class SparseAdagrad(RowOptimizer):
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
+        *,
+        maximize: bool = False,
+        **others: Any,
     ) -> None:
         super().__init__(
             params,
@@ -60,7 +63,9 @@ class SparseAdagrad(RowOptimizer):
                 "eps": eps,
                 "weight_decay": weight_decay,
                 "initial_accumulator_value": initial_accumulator_value,
+                "maximize": maximize,
             },
+            others,
         )
 
     def settings_of(self, group: dict[str, Any]) -> _Settings:
@@ -102,8 +107,8 @@ class SparseRowWiseAdagrad(RowOptimizer):
     updates all rows in the same way; of a vector, such as a bias, each number is a row. ``weight_decay`` is
     L2, and reaches a row in the steps that touch it.
 
-    ``params`` and groups are torch's; ``lr`` may be a tensor of one number. ``ShapeError`` for a setting that
-    is none.
+    ``params`` and groups are torch's; ``lr`` may be a tensor of one number; ``maximize`` ascends. ``others``
+    are torch's further options: ``ShapeError`` for one that is switched on, and for an invalid setting.
 
     >>> weight = torch.nn.Parameter(torch.ones(4, 2))
     >>> optimizer = SparseRowWiseAdagrad([weight], lr=0.5)
@@ -117,9 +122,17 @@ class SparseRowWiseAdagrad(RowOptimizer):
     state_by_row = True
 
     def __init__(
-        self, params: Any, lr: float | torch.Tensor = 1e-2, eps: float = 1e-8, weight_decay: float = 0.0
+        self,
+        params: Any,
+        lr: float | torch.Tensor = 1e-2,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        **others: Any,
     ) -> None:
-        super().__init__(params, {"lr": lr, "eps": eps, "weight_decay": weight_decay})
+        defaults = {"lr": lr, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(params, defaults, others)
 
     def settings_of(self, group: dict[str, Any]) -> _Settings:
         return _Settings(

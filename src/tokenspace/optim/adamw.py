@@ -45,8 +45,9 @@ class SparseAdamW(RowOptimizer):
     A dense gradient updates all rows as ``torch.optim.AdamW`` does, either way. The state is AdamW's own
     (``step``, ``exp_avg``, ``exp_avg_sq``), so a run can go on under the other one, in both directions.
 
-    ``params`` and groups are torch's; ``lr`` may be a tensor of one number. All settings may change from step
-    to step. ``ShapeError`` for one that is none, and for an lr · weight_decay of 1 or more.
+    ``params`` and groups are torch's; ``lr`` may be a tensor of one number; ``maximize`` ascends. All
+    settings may change from step to step. ``others`` are torch's further options: ``ShapeError`` for one that
+    is switched on, for an invalid setting, and for an lr · weight_decay of 1 or more.
 
     >>> weight = torch.nn.Parameter(torch.ones(4, 2))
     >>> optimizer = SparseAdamW([weight], lr=0.5, weight_decay=0.1)
@@ -68,11 +69,19 @@ class SparseAdamW(RowOptimizer):
         weight_decay: float = 1e-2,
         *,
         exact: bool = False,
+        maximize: bool = False,
+        **others: Any,
     ) -> None:
         self._start()
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "exact": exact}
-        )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "exact": exact}
+        super().__init__(params, {**defaults, "maximize": maximize}, others)
+
+    def _foreign_options(self, group: dict[str, Any], own: list[str]) -> list[str]:
+        found = super()._foreign_options(group, own)
+        decoupled = group.get("decoupled_weight_decay", True)
+        if decoupled:
+            return [name for name in found if name != "decoupled_weight_decay"]
+        return [*found, "decoupled_weight_decay"] if group.get("weight_decay") else found
 
     def settings_of(self, group: dict[str, Any]) -> _Settings:
         betas = group["betas"]

@@ -12,6 +12,9 @@ from tokenspace.errors import TokenspaceError
 from tokenspace.initializers import Real, real
 from tokenspace.optim.gradients import RowGradient, row_gradient, wide
 
+_SAFE_POWER = 80  # powers of two around 1 in which sums of powers are exact to rounding in float32
+_BLOCK = 1 << 20  # numbers that are scaled at a time where they are not
+
 
 @torch.no_grad()
 def clip_grad_norm_(
@@ -22,9 +25,10 @@ def clip_grad_norm_(
 ) -> Tensor:
     """``torch.nn.utils.clip_grad_norm_``, for row-sparse gradients too: gradients are scaled where they are.
 
-    Returns the norm of all gradients, as one vector, before the scaling: in float32 at least. Where ids
-    repeat in a gradient, it is the summed rows' norm, and the gradient holds the summed rows from then on.
-    The cost is that of the numbers that are there.
+    Returns the norm of all gradients, as one vector, before the scaling: in float32 at least, and in float64
+    where it passes float32's range; powers that leave that range on the way do no harm. Where ids repeat in a
+    gradient, it is the summed rows' norm, and the gradient holds the summed rows from then on. The cost is
+    that of the numbers that are there.
 
     ``ShapeError`` for a norm that is none. With ``error_if_nonfinite``, ``TokenspaceError`` for a total that
     is infinite or NaN; nothing is scaled then.
@@ -60,16 +64,37 @@ def clip_grad_norm_(
 
 
 def _norm(numbers: list[Tensor], order: float) -> Tensor:
-    norms = []
-    for tensor in numbers:
-        kind = wide(tensor.dtype)
-        empty = not tensor.numel()  # of which torch knows no maximum
-        norm = (
-            tensor.new_zeros((), dtype=kind) if empty else torch.linalg.vector_norm(tensor, order, dtype=kind)
-        )
-        norms.append(norm.to(numbers[0].device))
+    """The norm of all ``numbers`` as one vector, on the first one's device."""
+    plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in numbers)
+    if order == math.inf or not plain:
+        return _combined([_norm_of(tensor, order) for tensor in numbers], order)
+    if all(tensor.is_cpu for tensor in numbers):  # elsewhere reading the result would wait for the device
+        total = _combined([_norm_of(tensor, order) for tensor in numbers], order)
+        if total > 0 and abs(order * math.log2(total)) < _SAFE_POWER:
+            return total
+    unit = _combined([_norm_of(tensor, math.inf) for tensor in numbers], math.inf)
+    unit = torch.where(unit.isfinite() & (unit > 0), unit, 1.0)
+    blocks = [block for tensor in numbers for block in tensor.reshape(-1).split(_BLOCK)]
+    scaled = _combined([_norm_of(block, order, unit) for block in blocks], order)
+    total = scaled * unit
+    if total.is_cpu and total.isinf() and scaled.isfinite():
+        return scaled.double() * unit.double()
+    return total
+
+
+def _norm_of(tensor: Tensor, order: float, unit: Tensor | None = None) -> Tensor:
+    """The norm of one tensor, divided by ``unit`` first if it is given."""
+    kind = wide(tensor.dtype)
+    if not tensor.numel():  # of which torch knows no maximum
+        return tensor.new_zeros((), dtype=kind)
+    if unit is not None:
+        tensor = tensor.to(kind) / unit.to(tensor.device, kind)
+    return torch.linalg.vector_norm(tensor, order, dtype=kind)
+
+
+def _combined(norms: list[Tensor], order: float) -> Tensor:
     kind = torch.float64 if any(norm.dtype == torch.float64 for norm in norms) else torch.float32
-    return torch.linalg.vector_norm(torch.stack([norm.to(kind) for norm in norms]), order)
+    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device, kind) for norm in norms]), order)
 
 
 def _scale(owner: Tensor, sparse: RowGradient | None, factor: Tensor) -> None:
@@ -83,7 +108,7 @@ def _scale(owner: Tensor, sparse: RowGradient | None, factor: Tensor) -> None:
     else:  # not in place: torch's lookup shares these numbers with the gradient of its output
         owner.grad = torch.sparse_coo_tensor(
             sparse.ids[None],
-            sparse.values * factor.to(sparse.values.dtype),
+            (sparse.values * factor.to(wide(sparse.values.dtype))).to(sparse.values.dtype),
             gradient.shape,
             is_coalesced=True,
             check_invariants=False,

@@ -20,6 +20,26 @@ from tokenspace.optim.touched import Touched
 State = dict[str, Any]
 
 
+_TORCH_ONLY = ("capturable", "foreach", "fused")
+"""Options that choose how torch's optimizers compute, not what."""
+_OPTIONS = (
+    *_TORCH_ONLY,
+    *(
+        "alpha",
+        "amsgrad",
+        "betas",
+        "centered",
+        "dampening",
+        "decoupled_weight_decay",
+        "differentiable",
+        "eps",
+    ),
+    *("etas", "exact", "initial_accumulator_value", "lambd", "lr_decay", "momentum", "momentum_decay"),
+    *("nesterov", "rho", "step_sizes", "t0"),
+)
+"""The options of torch's optimizers and these: each one honors its own and refuses the others."""
+
+
 class DenseGradientWarning(UserWarning):
     """A table under an optimizer for row-sparse gradients gets dense ones: each step costs all its rows."""
 
@@ -29,6 +49,10 @@ class RowOptimizer(Optimizer):
 
     A subclass says which settings a group may have (`settings_of`), and what a step does (`update`). All
     gradients are looked at before any parameter is changed, so an error leaves everything as it was.
+
+    Each has ``maximize``, which turns gradients around. An option of a torch optimizer that a subclass lacks
+    is refused by name wherever it is set (constructor, group, ``param_groups``, loaded state), unless it is
+    off.
     """
 
     state_names: tuple[str, ...] = ()
@@ -36,7 +60,10 @@ class RowOptimizer(Optimizer):
     state_by_row = False
     """Whether the state has one number a row, not one for each of the parameter's."""
 
-    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Any, defaults: dict[str, Any], others: dict[str, Any]) -> None:
+        for name in others.keys() - set(_OPTIONS):
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
+        self._check_options({**defaults, **others}, list(defaults))
         self._said: set[int] = set()  # ids of parameters that a warning has named
         self._row_sparse: set[int] = set()  # ids of parameters that had a row-sparse gradient
         super().__init__(params, defaults)
@@ -48,6 +75,32 @@ class RowOptimizer(Optimizer):
     def update(self, touched: Touched, settings: Any) -> None:
         """One step for the rows of one parameter."""
         raise NotImplementedError
+
+    def _checked_settings(self, group: dict[str, Any]) -> Any:
+        """`settings_of` a group whose keys are checked, too."""
+        missing = [name for name in self._own if name not in group and name != "maximize"]
+        if missing:
+            raise ShapeError(f"this parameter group lacks {missing[0]!r}; set it, as it was at first")
+        self._check_options(group, self._own)
+        return self.settings_of(group)
+
+    @property
+    def _own(self) -> list[str]:
+        """The names of this class's options; torch adds one to the defaults of a copy."""
+        return [name for name in self.defaults if name != "differentiable"]
+
+    def _check_options(self, group: dict[str, Any], own: list[str]) -> None:
+        for name in self._foreign_options(group, own):
+            raise ShapeError(
+                f"{type(self).__name__} does not have {name}={group[name]!r}; leave it out. Its options: "
+                f"{', '.join(own)}"
+            )
+        if not isinstance(group.get("maximize", False), bool):
+            raise ShapeError(f"maximize must be True or False; found {group['maximize']!r}")
+
+    def _foreign_options(self, group: dict[str, Any], own: list[str]) -> list[str]:
+        """The options in ``group`` that are switched on and are not this class's ``own``."""
+        return [name for name in _OPTIONS if name not in own and not _is_off(group.get(name))]
 
     def fitting_state(self, weight: Tensor) -> State:
         """The parameter's state, on its device and in the type that kernels take."""
@@ -74,11 +127,13 @@ class RowOptimizer(Optimizer):
     def _step(self) -> None:
         plans = []
         for group in self.param_groups:
-            settings = self.settings_of(group)
+            settings = self._checked_settings(group)
             for weight in group["params"]:
                 if weight.grad is None:
                     continue
                 touched = _touched(weight)
+                if group.get("maximize", False):
+                    touched = touched._replace(d=-touched.d)
                 self._check_state(weight)
                 self.check(touched, settings)
                 plans.append((touched, settings))
@@ -118,7 +173,7 @@ class RowOptimizer(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         super().add_param_group(param_group)
         try:
-            self.settings_of(self.param_groups[-1])
+            self._checked_settings(self.param_groups[-1])
             for weight in self.param_groups[-1]["params"]:
                 if not weight.is_floating_point() or weight.layout != torch.strided:
                     raise ShapeError(
@@ -133,12 +188,15 @@ class RowOptimizer(Optimizer):
         """Go on from a state: this class's own, or that of the torch optimizer which it corresponds to.
 
         The numbers are copied, and stay as precise as they are here: float32 at least. Settings that the
-        state's optimizer doesn't have keep their values.
+        state's optimizer doesn't have keep their values. ``foreach``, ``fused`` and ``capturable``, which
+        change no numbers, are dropped; ``ShapeError`` for other options that this class lacks.
         """
         own = [dict(group) for group in self.param_groups]
         self._check_loaded(state_dict)
         super().load_state_dict(state_dict)
         for group, before in zip(self.param_groups, own, strict=True):
+            for name in _TORCH_ONLY:
+                group.pop(name, None)
             for name, value in before.items():
                 group.setdefault(name, value)
         saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
@@ -150,13 +208,13 @@ class RowOptimizer(Optimizer):
     def _check_loaded(self, state_dict: dict[str, Any]) -> None:
         """Refuse a state with options that this optimizer does not know, before anything has changed."""
         for group in state_dict["param_groups"]:
-            used = [name for name in ("amsgrad", "maximize", "momentum", "nesterov") if group.get(name)]
-            if used:
+            group = {name: value for name, value in group.items() if name not in _TORCH_ONLY}
+            for name in self._foreign_options(group, self._own):
                 raise ShapeError(
-                    f"this state was made with {used[0]}={group[used[0]]!r}, which {type(self).__name__} "
+                    f"this state was made with {name}={group[name]!r}, which {type(self).__name__} "
                     "does not have; load it into the optimizer that made it"
                 )
-            self.settings_of({**self.defaults, **group})
+            self._checked_settings({**self.defaults, **group})
         saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         weights = chain.from_iterable(group["params"] for group in self.param_groups)
         for number, weight in zip(saved, weights, strict=False):  # torch says it if they are not as many
@@ -182,6 +240,10 @@ def _touched(weight: Tensor) -> Touched:
     if gradient.layout == torch.strided:
         return Touched.by(weight, gradient)
     return Touched.by(weight, row_gradient(gradient))
+
+
+def _is_off(value: Any) -> bool:
+    return value is None or (isinstance(value, (bool, int, float)) and not value)
 
 
 def _copied(value: Any, name: str, weight: Tensor) -> Any:

@@ -25,8 +25,8 @@ class SparseSGD(RowOptimizer):
     ``weight_decay`` is L2, and reaches a row in the steps that touch it. There is no momentum: a row that
     coasts through the steps without a gradient would have to be moved in all of them. No state is kept.
 
-    ``params`` and groups are torch's; ``lr`` may be a tensor of one number. ``ShapeError`` for a setting that
-    is none.
+    ``params`` and groups are torch's; ``lr`` may be a tensor of one number; ``maximize`` ascends. ``others``
+    are torch's further options: ``ShapeError`` for one that is switched on, and for an invalid setting.
 
     >>> weight = torch.nn.Parameter(torch.ones(4, 2))
     >>> optimizer = SparseSGD([weight], lr=0.5)
@@ -37,8 +37,16 @@ class SparseSGD(RowOptimizer):
             [1., 0., 1., 1.]])
     """
 
-    def __init__(self, params: Any, lr: float | torch.Tensor = 1e-3, weight_decay: float = 0.0) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+    def __init__(
+        self,
+        params: Any,
+        lr: float | torch.Tensor = 1e-3,
+        weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
+        **others: Any,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "maximize": maximize}, others)
 
     def settings_of(self, group: dict[str, Any]) -> _Settings:
         return _Settings(setting(group, "lr"), setting(group, "weight_decay"))
