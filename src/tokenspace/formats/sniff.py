@@ -52,7 +52,7 @@ def table_source(path: str | os.PathLike[str]) -> Source:
     candidates = [name for name in dict.fromkeys(names) if not _beside(name)]
     for name in candidates[:_MEMBERS_LOOKED_AT]:
         try:
-            member = Source(source.path / name)
+            member = source.member(name)
             sniff_source(member)
         except TableFormatError as error:
             faults.append(error)
