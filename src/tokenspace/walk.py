@@ -25,7 +25,7 @@ from tokenspace.models.open import Checkpoint, load_table, open_checkpoint
 from tokenspace.reference import Embedding, LMHead, TransformerInput
 from tokenspace.reference import recipes as layers
 from tokenspace.shapes import Array, Float, Int
-from tokenspace.table import Table, tokenizer_of
+from tokenspace.table import Table, check_unchanged, tokenizer_of
 from tokenspace.tokenizer import Encoded, Tokenizer
 
 
@@ -168,6 +168,7 @@ class Pipeline:
 
         ``CorpusError`` if a text holds no token, ``TableFormatError`` if a number is NaN or infinite.
         """
+        check_unchanged(self.table)
         for text in [*texts, *([] if pair is None else [pair])]:
             if not text.strip():
                 raise CorpusError("a text is empty, so it has no tokens; give at least one word")

@@ -19,6 +19,7 @@ from typing import Any
 import ml_dtypes
 
 from tokenspace.errors import CheckpointError, MissingExtra
+from tokenspace.mapped import watch
 from tokenspace.models import pickle_scan
 from tokenspace.models.safetensors import DTYPES, TensorInfo
 from tokenspace.source import Source
@@ -73,7 +74,11 @@ def open_pickle(path: Path | Source) -> dict[str, TensorInfo]:
         found = {ALONE: found}
     if not isinstance(found, dict):
         raise CheckpointError(f"{path} holds a {type(found).__name__}; a checkpoint is a dict of tensors")
-    return {name: _tensor(path, name, tensor) for name, tensor in _tensors(found).items()}
+    tensors = {name: _tensor(path, name, tensor) for name, tensor in _tensors(found).items()}
+    if mapped:
+        for tensor in tensors.values():
+            watch(tensor.array, path)
+    return tensors
 
 
 def _reason(error: Exception) -> str:
