@@ -144,6 +144,14 @@ class Source:
         return self.path.with_name(name)
 
 
+def read_up_to(file: io.BufferedReader, size: int) -> bytearray:
+    """``size`` bytes, or as many as there are: memory is taken for what comes, not for what was promised."""
+    held = bytearray()
+    while len(held) < size and (block := file.read(min(_BLOCK, size - len(held)))):
+        held += block
+    return held
+
+
 def exists(path: str | os.PathLike[str]) -> bool:
     """Whether there is such a file, or such a member of an archive."""
     try:

@@ -26,7 +26,7 @@ import numpy as np
 from tokenspace import rounding
 from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array
-from tokenspace.source import Source
+from tokenspace.source import Source, read_up_to
 from tokenspace.table import Table, check_finite
 
 MAGIC = b"\x93NUMPY"
@@ -36,7 +36,6 @@ _LONGEST_HEADER = 10_000  # bytes; NumPy's own limit
 _MOST_AXES, _LARGEST = 64, 2**63 - 1  # NumPy's own, too
 _PYTHON_2 = re.compile(r"(?<=\d)L\b")  # the end of a long integer
 _SHOWN = 80  # characters of a header's value
-_BLOCK = 1 << 20
 _ROWS_AT_ONCE = 16_384
 
 
@@ -177,14 +176,6 @@ def _unpacked(file: io.BufferedReader, header: Header, path: Path, rows: int) ->
             f"{header.size:,} bytes; more are there: {_fault(True)}"
         )
     return np.frombuffer(held, np.dtype(header.kind)).reshape(shape, order="F" if header.fortran else "C")
-
-
-def read_up_to(file: io.BufferedReader, size: int) -> bytearray:
-    """``size`` bytes, or as many as there are: memory is taken for what comes, not for what was promised."""
-    held = bytearray()
-    while len(held) < size and (block := file.read(min(_BLOCK, size - len(held)))):
-        held += block
-    return held
 
 
 def write_matrix(

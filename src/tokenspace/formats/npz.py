@@ -35,14 +35,13 @@ from tokenspace.formats.npy import (
     check_size,
     read_header,
     read_matrix,
-    read_up_to,
     write_matrix,
 )
 from tokenspace.formats.numpy import read_named, read_vocabulary, vocabulary_path
 from tokenspace.formats.tokens import Errors, TokensRead, Verify, counted, table_read
 from tokenspace.models.vocabulary import NAMED, Names
 from tokenspace.shapes import Array
-from tokenspace.source import Source, exists
+from tokenspace.source import Source, exists, read_up_to
 from tokenspace.table import Table
 
 NAME = "npz"

@@ -8,7 +8,7 @@ from tokenspace.errors import TableFormatError
 from tokenspace.formats import fasttext, gguf, native, npy, npz, numpy, static_embedding, word2vec
 from tokenspace.formats import rows as text_rows
 from tokenspace.models.plain import is_pickle
-from tokenspace.models.safetensors import open_file
+from tokenspace.models.safetensors import read_metadata
 from tokenspace.source import ZIP, Source
 
 _PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -104,7 +104,7 @@ def sniff_source(source: Source) -> str:
 
 def _by_magic(source: Source, head: bytes) -> str | None:
     if head[4:9] == b"\0\0\0\0{":
-        return "native" if native.is_native(open_file(source)) else "tensors"
+        return "native" if native.KEY in read_metadata(source) else "tensors"
     if head.startswith(npy.MAGIC):
         return numpy.NAME
     if head.startswith(gguf.MAGIC) and b"\0" in head[4:8]:  # its version, where a text has more text
