@@ -23,6 +23,10 @@ _SEPARATORS = np.zeros(256, np.uint8)
 _SEPARATORS[list(b"[{,:")] = 1
 
 
+class TooLargeError(ValueError):
+    """The text is well-formed as far as it was read, and would take too much memory."""
+
+
 def parse(content: bytes, times: int = TIMES, **hooks: Any) -> Any:
     """The value of a JSON text in UTF-8; ``hooks`` are ``json.loads``'s.
 
@@ -34,7 +38,7 @@ def parse(content: bytes, times: int = TIMES, **hooks: Any) -> Any:
     >>> parse(b"[1,")
     Traceback (most recent call last):
     ...
-    ValueError: not JSON at byte 3: Expecting value
+    ValueError: at byte 3: Expecting value
     """
     if len(content) > SMALL:
         _check_values(content, times)
@@ -47,9 +51,9 @@ def parse(content: bytes, times: int = TIMES, **hooks: Any) -> Any:
         return json.loads(text, **hooks)
     except json.JSONDecodeError as error:
         byte = len(text[: error.pos].encode())
-        raise ValueError(f"not JSON at byte {byte:,}: {error.msg}") from None
+        raise ValueError(f"at byte {byte:,}: {error.msg}") from None
     except RecursionError:
-        raise ValueError("nested deeper than Python's limit") from None
+        raise TooLargeError("nested deeper than Python's limit") from None
     except ValueError as error:
         if "digits" not in str(error):
             raise
@@ -72,7 +76,7 @@ def _check_values(content: bytes, times: int) -> None:
         count += int(np.count_nonzero(_SEPARATORS[read] > in_string))
         inside = int(in_string[-1]) if in_string.size else inside
         if count > most:
-            raise ValueError(
+            raise TooLargeError(
                 f"its {len(content):,} bytes hold more than {most:,} values, which would take more than "
                 f"{times} times its size in memory"
             )
