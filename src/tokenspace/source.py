@@ -24,6 +24,7 @@ from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array, Int
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+LONGEST_LINE = 1 << 24  # bytes of a packed text's line
 _BLOCK = 1 << 20  # bytes read at once
 
 
@@ -149,6 +150,27 @@ def read_up_to(file: io.BufferedReader, size: int) -> bytearray:
     held = bytearray()
     while len(held) < size and (block := file.read(min(_BLOCK, size - len(held)))):
         held += block
+    return held
+
+
+def lines_of(source: Source, most: int, cut: bool) -> bytearray:
+    """Return the bytes of a text of at most ``most`` lines; with ``cut``, as far as so many lines reach.
+
+    ``TableFormatError`` if a packed one has more lines, or a line of more than ``LONGEST_LINE`` bytes: gzip
+    packs gigabytes into little.
+    """
+    held, lines, last = bytearray(), 0, 0
+    with source.open() as file:
+        while (not cut or lines < most) and (block := file.read1(_BLOCK)):
+            held += block
+            lines += block.count(b"\n")
+            end = block.rfind(b"\n")
+            last = len(block) - end - 1 if end >= 0 else last + len(block)
+            if source.packed and (lines > most or last > LONGEST_LINE):
+                what = (
+                    f"more than {most:,} lines" if lines > most else f"a line of over {LONGEST_LINE:,} bytes"
+                )
+                raise TableFormatError(f"{source.path} has {what}, where a token a line is needed")
     return held
 
 
