@@ -2,8 +2,8 @@
 
     python benchmarks/file_bounds.py            # a minute: results/file_bounds.md
 
-The claim: each is read, or refused with one error, within five seconds and four times its size and 64 MB. Each
-(tests/formats/bombs.py) is loaded in a process of its own; memory is the growth of its VmHWM.
+The claim: each is read, or refused with one error, within five seconds and four times its size and 64 MB.
+Each (tests/formats/bombs.py) is loaded in a process of its own; memory is the growth of its VmHWM.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small files that promise, or unpack to, far more than they hold; the inputs of ``benchmarks/file_bounds.py``.
+"""Small files that promise, or unpack to, far more than they hold: what ``benchmarks/file_bounds.py`` reads.
 
 Each function writes one into a folder and returns the path to load.
 """
