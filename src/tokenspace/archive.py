@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from tokenspace.errors import TableFormatError
 
@@ -64,7 +64,7 @@ class Archive:
         return entry.header_offset + _LOCAL.size + name_length + extra_length
 
     @contextmanager
-    def open(self, name: str) -> Iterator[IO[bytes]]:
+    def open(self, name: str) -> Iterator[zipfile.ZipExtFile]:
         """The bytes of the member ``name``, to be read in order."""
         entry = self.entry(name)
         with self.path.open("rb") as file:

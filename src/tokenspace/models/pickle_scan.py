@@ -46,7 +46,7 @@ def promised(stream: io.BufferedReader) -> tuple[bytes, int]:
     """Of an older torch file that is read in order: its pickles' bytes, and the most bytes that the file can
     have by what they say. ``ValueError`` if the pickles are damaged or too large.
     """
-    kept = _Kept(stream)
+    kept: Any = _Kept(stream)
     numbers = storages = 0
     for _ in range(_OLDER):
         largest: int | None = None
