@@ -258,7 +258,10 @@ def test_numbers_that_are_none_are_named(table):
         pipeline.predict(walk)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bert", "roberta", "roberta-padding-3", "xlm", "gemma", "t5", "bart"])
+NAMES = ["gpt2", "bert", "roberta", "roberta-padding-3", "xlm", "gemma", "t5", "bart"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_checkpoints_of_many_families_walk_and_predict(name, small_checkpoint, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(small_checkpoint(name).folder, folder)

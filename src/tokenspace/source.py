@@ -1,7 +1,8 @@
 """The bytes of a table's file, wherever they lie: in a plain file, in gzip, or in a zip archive's member.
 
 What is compressed is told by its first bytes, never by its name. Nothing is unpacked to disk, and nothing is
-allocated because a header says so: memory grows with what is really read.
+allocated because a header says so: memory grows with what is really read. What is packed is unpacked as far
+as its header promises and no further, so that a small file can't unpack into gigabytes.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from tokenspace.archive import Archive
 from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array, Int
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+LONGEST_LINE = 1 << 24  # bytes of a packed text's line
 _BLOCK = 1 << 20  # bytes read at once
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Source:
@@ -38,21 +40,45 @@ class Source:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.file, self._member = self.path, None
+        self._archive: Archive | None = None
         with _told(self.path):
             if not self.path.exists() and (archive := archive_of(self.path)):
-                self.file, self._member = archive, self.path.relative_to(archive).as_posix()
+                self.file = archive
+                self._set_member(Archive(archive), self.path.relative_to(archive).as_posix())
+                return
             if not self.file.is_file():
                 what = "is not a regular file" if self.file.exists() else "does not exist"
                 raise TableFormatError(f"{self.path} {what}; a table's file is needed")
             self.size: int | None = self.file.stat().st_size
             with self.file.open("rb") as file:
                 self._gzipped = file.read(2) == GZIP
-        if self._member is not None:
-            self.size, self._gzipped = self._checked_member().file_size, False
-            with self.open() as inner:
-                self._gzipped = inner.read(2) == GZIP
         if self._gzipped:
             self.size = None
+
+    def member(self, name: str) -> Source:
+        """The member ``name`` of this zip archive, whose directory is not read again; ``TableFormatError`` if
+        there is no such member.
+        """
+        found = Source.__new__(Source)
+        found.path, found.file = self.path / name, self.file
+        if self.path not in found.path.parents:  # an absolute name
+            raise TableFormatError(f"{self.path}: its member {name!r} is named as if it lay elsewhere")
+        with _told(found.path):
+            found._set_member(self._directory(), name)
+        return found
+
+    def _set_member(self, archive: Archive, name: str) -> None:
+        self._archive, self._member, self._gzipped = archive, name, False
+        self.size = archive.entry(name).file_size
+        with self.open() as inner:
+            self._gzipped = inner.read(2) == GZIP
+        if self._gzipped:
+            self.size = None
+
+    def _directory(self) -> Archive:
+        if self._archive is None:
+            self._archive = Archive(self.file)
+        return self._archive
 
     def __repr__(self) -> str:
         return f"Source({str(self.path)!r})"
@@ -69,10 +95,11 @@ class Source:
         """
         with ExitStack() as opened:
             with _told(self.path):
-                stream: Any = opened.enter_context(self.file.open("rb"))
-                if self._member is not None:
-                    archive = opened.enter_context(zipfile.ZipFile(stream))
-                    stream = opened.enter_context(archive.open(self._checked_member()))
+                stream: Any
+                if self._archive is not None and self._member is not None:
+                    stream = opened.enter_context(self._archive.open(self._member))
+                else:
+                    stream = opened.enter_context(self.file.open("rb"))
                 if self._gzipped:
                     stream = opened.enter_context(gzip.GzipFile(fileobj=stream))
             yield io.BufferedReader(_Told(self.path, stream), _BLOCK)
@@ -95,33 +122,56 @@ class Source:
         with _told(self.path), self.file.open("rb") as file:
             if self.packed or file.read(4) != ZIP:
                 return []
-            with zipfile.ZipFile(file) as archive:
-                return _files(archive)
+            return self._directory().names
+
+    def stored_at(self) -> int | None:
+        """The byte of the archive at which this member begins; None if it does not lie there as it is."""
+        if self._archive is None or self._member is None or self._gzipped:
+            return None
+        entry = self._archive.entry(self._member)
+        if entry.compress_type != zipfile.ZIP_STORED:
+            return None
+        with _told(self.path), self.file.open("rb") as file:
+            start = self._archive.start(file, self._member)
+            size = file.seek(0, os.SEEK_END)
+        if start + entry.file_size > size:
+            raise TableFormatError(
+                f"{self.path} is cut off: it ends at byte {start + entry.file_size:,} of {size:,}"
+            )
+        return start
 
     def beside(self, name: str) -> Path:
         """Where the file ``name`` of the same folder, or of the same archive, would be."""
         return self.path.with_name(name)
 
-    def _checked_member(self) -> zipfile.ZipInfo:
-        with _told(self.path), zipfile.ZipFile(self.file) as archive:
-            try:
-                member = archive.getinfo(str(self._member))
-            except KeyError:
-                names = _files(archive)
-                some = ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")
-                raise TableFormatError(
-                    f"{self.file} has no member {self._member!r}; it has {some or 'none'}"
-                ) from None
-        if member.flag_bits & 1:
-            raise TableFormatError(f"{self.path} is encrypted; unpack it first")
-        if member.compress_type not in _METHODS:
-            raise TableFormatError(f"{self.path} is compressed in a way not read here; unpack it first")
-        return member
+
+def read_up_to(file: io.BufferedReader, size: int) -> bytearray:
+    """``size`` bytes, or as many as there are: memory is taken for what comes, not for what was promised."""
+    held = bytearray()
+    while len(held) < size and (block := file.read(min(_BLOCK, size - len(held)))):
+        held += block
+    return held
 
 
-def _files(archive: zipfile.ZipFile) -> list[str]:
-    """The names of an archive's files; a damaged name may be empty, and is nobody's."""
-    return [each.filename for each in archive.infolist() if each.filename and not each.is_dir()]
+def lines_of(source: Source, most: int, cut: bool) -> bytearray:
+    """Return the bytes of a text of at most ``most`` lines; with ``cut``, as far as so many lines reach.
+
+    ``TableFormatError`` if a packed one has more lines, or a line of more than ``LONGEST_LINE`` bytes: gzip
+    packs gigabytes into little.
+    """
+    held, lines, last = bytearray(), 0, 0
+    with source.open() as file:
+        while (not cut or lines < most) and (block := file.read1(_BLOCK)):
+            held += block
+            lines += block.count(b"\n")
+            end = block.rfind(b"\n")
+            last = len(block) - end - 1 if end >= 0 else last + len(block)
+            if source.packed and (lines > most or last > LONGEST_LINE):
+                what = (
+                    f"more than {most:,} lines" if lines > most else f"a line of over {LONGEST_LINE:,} bytes"
+                )
+                raise TableFormatError(f"{source.path} has {what}, where a token a line is needed")
+    return held
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tokenspace import mapped
 from tokenspace.errors import ShapeError, TableFormatError, VocabError
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float
@@ -61,6 +62,8 @@ class Table:
         self.tokenizer = tokenizer
         self.provenance: dict[str, Any] = {} if provenance is None else provenance
         self.subwords = subwords
+        for array in _arrays(self):
+            mapped.watch(array)
 
     def __len__(self) -> int:
         """V, the number of rows."""
@@ -77,6 +80,7 @@ class Table:
         """
         if not isinstance(token, str):
             raise VocabError(f"a table is indexed by a token, found {token!r}; rows by id: table.lookup(ids)")
+        check_unchanged(self)
         found = self.vocab.known(token)
         if found is None and self.subwords is not None:
             vector = self.subwords.vector(token)
@@ -85,13 +89,29 @@ class Table:
         return self.lookup((found or self.vocab.find(token)).id)
 
     def lookup(self, ids: ArrayLike) -> Float[Array, "*axes D"]:
-        """The rows of ``ids`` (any shape and integer type) in float32; ``TokenIdError`` if one has no row."""
+        """The rows of ``ids`` (any shape and integer type) in float32; ``TokenIdError`` if one has no row,
+        ``TableFormatError`` if the table's file was written to since it was opened.
+        """
+        check_unchanged(self)
         return np.asarray(self.weight[checked_ids(ids, len(self))], dtype=np.float32)
 
     def __repr__(self) -> str:
         parts = [f"{len(self):,} × {self.dim:,} {self.weight.dtype}"]
         parts += [name for name in ("tokenizer", "output", "subwords") if getattr(self, name) is not None]
         return f"Table({', '.join(parts)})"
+
+
+def check_unchanged(table: Table) -> None:
+    """``TableFormatError`` if the file of a mapped table was cut off or overwritten since it was opened.
+
+    Every query calls it first; it takes some microseconds.
+    """
+    mapped.check_unchanged(*_arrays(table))
+
+
+def _arrays(table: Table) -> tuple[Array | None, ...]:
+    rows = None if table.subwords is None else table.subwords.rows
+    return table.weight, table.output, table.vocab.data, table.vocab.offsets, rows
 
 
 def tokenizer_of(table: Table) -> Tokenizer | WordLookup:
@@ -118,6 +138,7 @@ def check_table(table: object) -> None:
             f"a Table is needed, found {type(table).__name__}; tokenspace.load(…) opens one, "
             "tokenspace.Table(rows, vocab) makes one"
         )
+    check_unchanged(table)
 
 
 def check_finite(table: Table, rows: Float[Array, "K D"], first_id: int = 0, matrix: str = "table") -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokenspace import text as text_files
-from tokenspace import tokenizer_files, tokenizer_training
+from tokenspace import tokenizer_files, tokenizer_limits, tokenizer_training
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Int
@@ -141,7 +141,7 @@ class Tokenizer:
         from tokenizers import Tokenizer as Inner
 
         description = _as_bytes(self._description)
-        fault = tokenizer_files.merge_fault(description)
+        fault = tokenizer_limits.fault(description)
         if fault:
             raise TableFormatError(f"{self._origin}, {fault}")
         with raised_as(TableFormatError, f"{self._origin} is no tokenizer.json"):

@@ -12,15 +12,15 @@
 
 from __future__ import annotations
 
-import json
 import operator
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenspace import tokenizer_special
+from tokenspace import bounded_json, tokenizer_limits, tokenizer_special
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.tokenizer_errors import raised_as
+from tokenspace.tokenizer_limits import TIMES
 from tokenspace.tokenizer_training import CLS, SEP, UNK, frame, wordpiece
 from tokenspace.vocab import Vocab
 
@@ -186,7 +186,7 @@ def _with_special(description: Description, folder: Path) -> Description:
 def _with_added(description: Description, folder: Path) -> Description:
     """The description with the folder's added tokens in it; as it was if it has them already."""
     added = added_tokens(folder)
-    if not added or _has(description.text, added) or merge_fault(_as_bytes(description.text)):
+    if not added or _has(description.text, added) or tokenizer_limits.fault(_as_bytes(description.text)):
         return description
     from tokenizers import AddedToken, Tokenizer
 
@@ -214,7 +214,7 @@ def check_holes(ids: dict[str, int], file: Path | str) -> None:
 
 def _has(text: str | bytes, added: dict[int, Added]) -> bool:
     try:
-        entries = json.loads(text)["added_tokens"]
+        entries = bounded_json.parse(_as_bytes(text), TIMES)["added_tokens"]
         held = {entry["id"]: Added(*(entry[field] for field in Added._fields)) for entry in entries}
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
@@ -352,35 +352,6 @@ def _pairs(path: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
     return pairs
 
 
-def merge_fault(description: bytes) -> str | None:
-    """What is wrong with the merges of a ``tokenizer.json``; None if nothing is, or it is no BPE. The library
-    takes a merge whose product has no id for granted, and may end the process.
-
-    >>> merge_fault(b'{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]}}')
-    "merge 1 ('a' and 'b'): their product 'ab' is not in its vocabulary"
-    """
-    if b'"merges"' not in description:
-        return None
-    try:
-        model = json.loads(description)["model"]
-        ids, prefix = model["vocab"], (model.get("continuing_subword_prefix") or "").encode()
-        pairs = [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"]]
-        for number, (left, right) in enumerate(pairs, start=1):
-            if left not in ids or right not in ids:
-                continue  # the library says so itself
-            rest = right.encode()[len(prefix) :].decode("utf-8", "surrogateescape") if prefix else right
-            if prefix and len(right.encode()) < len(prefix):
-                return f"merge {number:,}: {right!r} is shorter than its prefix {prefix.decode()!r}"
-            if (product := left + rest) not in ids:
-                return (
-                    f"merge {number:,} ({left!r} and {right!r}): their product {product!r} "
-                    "is not in its vocabulary"
-                )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass  # no tokenizer.json: the library says why
-    return None
-
-
 def _config(path: Path, classes: tuple[str, ...], types: tuple[str, ...], whose: str) -> dict[str, Any]:
     """What ``tokenizer_config.json`` beside ``path`` says, if it is there. Another family's tokenizer may
     keep files of the same names and read them in another way: its class is refused, and where no file names
@@ -421,9 +392,9 @@ def _as_bytes(text: str | bytes) -> bytes:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from None
+        content = bounded_json.parse(content_of(path), TIMES)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON that can be read: {error}") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is a JSON {type(content).__name__}; an object is needed")
     return content

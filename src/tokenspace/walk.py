@@ -26,7 +26,7 @@ from tokenspace.reference import Embedding, LMHead, TransformerInput
 from tokenspace.reference import recipes as layers
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.shown import shown
-from tokenspace.table import Table, tokenizer_of
+from tokenspace.table import Table, check_unchanged, tokenizer_of
 from tokenspace.text import as_texts
 from tokenspace.tokenizer import Encoded
 from tokenspace.walk_gradient import Gradient, Inputs, MovedRow, descend
@@ -133,6 +133,7 @@ class Pipeline:
 
         ``CorpusError`` if a text holds no token, ``TableFormatError`` if a number is NaN or infinite.
         """
+        check_unchanged(self.table)
         texts = as_texts(texts)
         for text in [*texts, *([] if pair is None else [pair])]:
             if not text.strip():
@@ -263,6 +264,7 @@ class Pipeline:
         ``ShapeError`` if the head takes another width than the layer gives, for want of a body;
         ``TableFormatError`` if a score is NaN or infinite, or no row was trained.
         """
+        check_unchanged(self.table)
         hidden = walk.steps[self.hidden_step][: walk.length].astype(np.float64)
         return candidates(self.head(), hidden, self.table.vocab, k, self.untrained_rows)
 
@@ -278,6 +280,7 @@ class Pipeline:
         >>> cat.token, round(cat.gradient_lookup, 2), round(cat.gradient_head, 2), round(cat.gradient, 2)
         ('cat', 13.14, 12.83, 24.14)
         """
+        check_unchanged(self.table)
         if walk.length < 2:
             raise CorpusError("a gradient needs a next token to predict; give a text of at least two tokens")
         ids, positions, segments = (

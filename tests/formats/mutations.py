@@ -2,7 +2,9 @@
 
 Most are blind. Some know what they change, so that damage comes past the first check: a number in a header
 becomes one at a boundary; JSON changes its shape (safetensors' header is given its true length again);
-what a zip archive holds is changed and packed with its true checksum; an archive's directory lies.
+what a zip archive holds is changed and packed with its true checksum; an archive's directory lies. Some make
+much of little: megabytes of one byte, which pack into kilobytes; archives of thousands of members; long and
+deep JSON; tokenizers that double a text at each step.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ HEADER = 96  # bytes that many edits fall into
 RAW = (  # JSON that a value can not be written as by the library
     "1e999", "-1e999", "NaN", "1" + "0" * 400, "9" * 5000, "-0.0", "1.0", "[" * 3000 + "]" * 3000,
     "[" * 100_000, '{"a":' * 3000 + "1" + "}" * 3000, '{"a":1,"a":2}', '"\\ud800"', '"\\u0000"',
-    '"\\udcff"', "'",
+    '"\\udcff"', "'", "[" + "[]," * 400_000 + "1]", "[" + '{"a":1},' * 200_000 + "1]",
 )  # fmt: skip
 NUMBERS = ("9" * 400, "9" * 40, "1e400", "1e5", "nan", "inf", "0x10", "1_0", "+1", "1.", "")
 VALUES = (None, True, False, 0.5, "", "x", "F32", "U8", "../x", [], {}, [0], [1, 2, 3], [[]], {"a": 1})
@@ -206,6 +208,59 @@ def lie_in_directory(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return data[:start] + value.to_bytes(width, "little") + data[start + width :]
 
 
+def append_much(rng: random.Random, data: bytes, other: bytes) -> bytes:
+    """Megabytes of one byte after the file's end, or in its middle."""
+    much = rng.choice((b"\0", b"\0", b"\n", b" ", b"a")) * rng.choice((1 << 20, 1 << 22, 1 << 24))
+    at = len(data) if rng.random() < 0.7 else place(rng, data)
+    return data[:at] + much + data[at:]
+
+
+def add_members(rng: random.Random, data: bytes, other: bytes) -> bytes:
+    """Hundreds of members more in a zip archive; rarely more than are read."""
+    held = io.BytesIO(data)
+    count = rng.choice((*[300] * 19, 21_000))
+    content = rng.choice((b"", data[:100], other[:100]))
+    try:
+        with zipfile.ZipFile(held, "a") as archive:
+            for i in range(count):
+                archive.writestr(zipfile.ZipInfo(f"{i}{rng.choice(('.npy', '.txt', ''))}x.npy"), content)
+    except UNREADABLE:
+        return append_much(rng, data, other)
+    return held.getvalue()
+
+
+def grow_tokenizer(rng: random.Random, data: bytes, other: bytes) -> bytes:
+    """A tokenizer whose steps double a text, or repeat it."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return set_json(rng, data, other)
+    if not isinstance(content, dict):
+        return set_json(rng, data, other)
+    count = rng.choice((1, 2, 5, 12, 40, 1000))
+    letter = rng.choice(("a", "t", "[", " "))
+    doubled = rng.choice(
+        (
+            {"type": "Replace", "pattern": {"String": letter}, "content": 2 * letter},
+            {"type": "Replace", "pattern": {"Regex": rng.choice(("", "(?=a)", "a*", "."))}, "content": "aa"},
+            {"type": "Prepend", "prepend": letter * rng.choice((1, 100, 100_000))},
+            {"type": "ByteLevel"},
+            {"type": "NFKD"},
+        )
+    )
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    template = {"type": "TemplateProcessing", "single": [text, text], "pair": [text, text]}
+    if rng.random() < 0.75:
+        content["normalizer"] = {"type": "Sequence", "normalizers": [doubled] * count}
+        for token in content.get("added_tokens") or []:
+            if isinstance(token, dict):
+                token["normalized"] = True
+    else:
+        steps = [template | {"special_tokens": {}}] * count
+        content["post_processor"] = {"type": "Sequence", "processors": steps}
+    return json.dumps(content).encode("utf-8", "surrogatepass")
+
+
 BLIND: tuple[Edit, ...] = (
     flip_bits, set_bytes, cut, insert, delete, repeat, splice, set_integer, set_decimal,
 )  # fmt: skip
@@ -214,7 +269,9 @@ BLIND: tuple[Edit, ...] = (
 def edits_for(data: bytes) -> tuple[Edit, ...]:
     """The edits that may be made to a file, those that know it as often as all the others."""
     if data.startswith(b"PK"):
-        return (*BLIND, *[set_member] * 7, *[lie_in_directory] * 3)
+        return (*BLIND, *[set_member] * 7, *[lie_in_directory] * 3, add_members, append_much)
+    if b'"post_processor"' in data and data.startswith(b"{"):
+        return (*BLIND, *[set_json] * 9, *[grow_tokenizer] * 4, append_much)
     if data[:1] == b"{" or data[8:9] == b"{":
-        return (*BLIND, *[set_json] * 9)
-    return (*BLIND, set_integer, set_integer, set_decimal, set_decimal)
+        return (*BLIND, *[set_json] * 9, append_much)
+    return (*BLIND, set_integer, set_integer, set_decimal, set_decimal, append_much)

@@ -22,9 +22,13 @@ A word's vector is the mean of its own row of ``input`` and of its n-grams' rows
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import struct
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +40,7 @@ from tokenspace.errors import TableFormatError
 from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, TokensRead, counted, table_read
 from tokenspace.mapped import release
 from tokenspace.shapes import Array, Float, Int
-from tokenspace.source import Source
+from tokenspace.source import Source, read_up_to
 from tokenspace.subwords import END_OF_LINE, LONGEST_NGRAM, MOST_NGRAMS, Subwords, composed, mean
 from tokenspace.table import Table, check_finite
 from tokenspace.vocab import Vocab
@@ -207,14 +211,19 @@ def open_model(path: str | os.PathLike[str] | Source) -> FastText:
     ``TableFormatError`` names the byte of what is wrong, and a quantized model.
     """
     source = path if isinstance(path, Source) else Source(path)
-    file = _Reader(source.path, source.content())
-    if not is_model(file.content[:128].tobytes()):
+    with _reader(source) as file:
+        return _read_model(file)
+
+
+def _read_model(file: _Reader) -> FastText:
+    """The model whose bytes ``file`` gives."""
+    if not is_model(file.bytes(0, 128)):
         raise TableFormatError(
             f"{file.path} is no fastText model: it begins neither with {MAGIC!r} nor with the numbers of "
             "one of 2016"
         )
     version = None
-    if file.content[:4].tobytes() == MAGIC:
+    if file.bytes(0, 4) == MAGIC:
         _, version = file.numbers(struct.Struct("<2i"), "the version")
         if version not in VERSIONS:
             raise file.wrong(4, f"version {version}; versions 11 and 12 are read")
@@ -236,10 +245,7 @@ def open_model(path: str | os.PathLike[str] | Source) -> FastText:
     matrix = _read_matrix(file, "input", words + args.bucket, args.dim, version)
     rows = labels if args.model == "supervised" else words
     output = _read_matrix(file, "output", rows, args.dim, version)
-    if file.at != file.content.size:
-        raise file.wrong(
-            file.at, f"{counted(file.content.size - file.at, 'byte')} after the output matrix, the last part"
-        )
+    file.check_end()
     split = int(offsets[words])
     return FastText(
         file.path,
@@ -256,14 +262,42 @@ def open_model(path: str | os.PathLike[str] | Source) -> FastText:
     )
 
 
-class _Reader:
-    """A file's bytes, and how far they are read."""
+@contextmanager
+def _reader(source: Source) -> Iterator[_Reader]:
+    if not source.packed:
+        yield _Reader(source.path, source.content(), source.size)
+        return
+    with source.open() as stream:
+        yield _Unpacking(source.path, np.empty(0, np.uint8), source.size, stream)
 
-    def __init__(self, path: Path, content: Int[Array, " bytes"]) -> None:
-        self.path, self.content, self.at = path, content, 0
+
+class _Reader:
+    """A file's bytes, and how far they are read; ``size`` is None if only the file's end can tell."""
+
+    def __init__(self, path: Path, content: Int[Array, " bytes"], size: int | None) -> None:
+        self.path, self.at, self.size = path, 0, size
+        self._content = content
+
+    def bytes(self, start: int, end: int) -> bytes:
+        """The bytes from ``start`` to before ``end``, or to the file's end."""
+        return self.part(start, end).tobytes()
+
+    def part(self, start: int, end: int) -> Int[Array, " bytes"]:
+        """The same as an array."""
+        return self._content[start:end]
+
+    def matrix(self, start: int, end: int) -> Int[Array, " bytes"]:
+        """The same for a large part, and nothing before it is asked for again."""
+        return self.part(start, end)
+
+    def check_end(self) -> None:
+        """``TableFormatError`` if the file goes on."""
+        if self.part(self.at, self.at + 1).size:
+            left = "bytes" if self.size is None else counted(self.size - self.at, "byte")
+            raise self.wrong(self.at, f"{left} after the output matrix, the last part")
 
     def numbers(self, layout: struct.Struct, what: str) -> tuple[Any, ...]:
-        held = self.content[self.at : self.at + layout.size].tobytes()
+        held = self.bytes(self.at, self.at + layout.size)
         if len(held) < layout.size:
             raise self.wrong(self.at, f"it ends where {what} should be")
         self.at += layout.size
@@ -273,6 +307,31 @@ class _Reader:
         return TableFormatError(
             f"{self.path} (byte {at:,}): {what}; the model is damaged or cut off: get it again"
         )
+
+
+class _Unpacking(_Reader):
+    """A packed file's bytes, unpacked as far as they are asked for: parts are copies, and large ones, the
+    matrices, are read straight from the stream and not held twice.
+    """
+
+    def __init__(
+        self, path: Path, content: Int[Array, " bytes"], size: int | None, stream: io.BufferedReader
+    ) -> None:
+        super().__init__(path, content, size)
+        self._stream, self._held, self._gone = stream, bytearray(), 0
+
+    def part(self, start: int, end: int) -> Int[Array, " bytes"]:
+        self._held += read_up_to(self._stream, end - self._gone - len(self._held))
+        return np.frombuffer(bytes(self._held[start - self._gone : end - self._gone]), np.uint8)
+
+    def matrix(self, start: int, end: int) -> Int[Array, " bytes"]:
+        ready = self._held[start - self._gone : end - self._gone]
+        found = ready + read_up_to(self._stream, end - start - len(ready))
+        self._held = self._held[end - self._gone :]
+        self._gone = start + len(found)
+        matrix = np.frombuffer(found, np.uint8)
+        matrix.flags.writeable = False
+        return matrix
 
 
 def _read_args(file: _Reader, version: int | None) -> Args:
@@ -293,35 +352,39 @@ def _read_dictionary(
     file: _Reader, entries: int, words: int
 ) -> tuple[Int[Array, " bytes"], Int[Array, " entries_plus_1"], Int[Array, " entries"]]:
     """The words and labels end to end, where each begins, and their counts."""
-    first, size = file.at, file.content.size
-    if entries * _AFTER_WORD > size - first:
-        raise file.wrong(first, f"{entries:,} entries can't lie in the {size - first:,} bytes left")
-    ends, counts = np.empty(entries, np.int64), np.empty(entries, np.int64)
-    base, block, at = first, b"", first
+    first = file.at
+    if file.size is not None and entries * _AFTER_WORD > file.size - first:
+        raise file.wrong(first, f"{entries:,} entries can't lie in the {file.size - first:,} bytes left")
+    ends, counts = array("q"), array("q")  # they grow with what is read
+    base, block, at, empty = first, b"", first, False
     for i in range(entries):
         nul = block.find(b"\0", at - base)
         if nul < 0 or nul + _AFTER_WORD > len(block):
-            base, block = at, file.content[at : at + _BLOCK].tobytes()
+            base, block = at, file.bytes(at, at + _BLOCK)
             nul = block.find(b"\0", 0, LONGEST_TOKEN + 1)
             if nul < 0 or nul + _AFTER_WORD > len(block):
                 raise file.wrong(at, f"entry {i + 1:,} of {entries:,} has no end, or more than 65,536 bytes")
-        counts[i], kind = _ENTRY.unpack_from(block, nul + 1)
-        if kind != (i >= words) or counts[i] < 0 or nul - (at - base) > LONGEST_TOKEN:
+        count, kind = _ENTRY.unpack_from(block, nul + 1)
+        length = nul - (at - base)
+        if kind != (i >= words) or count < 0 or length > LONGEST_TOKEN or (not length and empty):
             raise file.wrong(
                 at,
-                f"entry {i + 1:,} of {entries:,} is of type {kind}, has count {counts[i]:,} and "
-                f"{nul - (at - base):,} bytes, where a {'label (1)' if i >= words else 'word (0)'} of "
-                f"at most {LONGEST_TOKEN:,} bytes should be",
+                f"entry {i + 1:,} of {entries:,} is of type {kind}, has count {count:,} and "
+                f"{length:,} bytes, where a {'label (1)' if i >= words else 'word (0)'} of "
+                f"at most {LONGEST_TOKEN:,} bytes should be{', and one empty one at most' * (not length)}",
             )
-        ends[i] = base + nul
+        empty = empty or not length  # zeros without end read as empty words
+        counts.append(count)
+        ends.append(base + nul)
         at = base + nul + _AFTER_WORD
     file.at = at
+    places = np.array(ends, np.int64) - first
     text = np.ones(at - first, bool)
     for k in range(_AFTER_WORD):
-        text[ends - first + k] = False
+        text[places + k] = False
     offsets = np.zeros(entries + 1, np.int64)
-    offsets[1:] = ends - first - _AFTER_WORD * np.arange(entries)
-    return np.asarray(file.content[first:at])[text], offsets, counts
+    offsets[1:] = places - _AFTER_WORD * np.arange(entries)
+    return np.asarray(file.part(first, at))[text], offsets, np.array(counts, np.int64)
 
 
 def _read_matrix(
@@ -339,14 +402,15 @@ def _read_matrix(
             at, f"the {name} matrix has {found[0]:,} rows of {found[1]:,}, where {rows:,} of {dim:,} belong"
         )
     start, end = file.at, file.at + 4 * rows * dim
-    if end > file.content.size:
+    found_bytes = file.matrix(start, end)
+    if found_bytes.size < end - start:
         raise file.wrong(
             start,
             f"the {name} matrix of {rows:,} rows of {dim:,} needs {end - start:,} bytes, "
-            f"and {file.content.size - start:,} are left",
+            f"and {found_bytes.size:,} are left",
         )
     file.at = end
-    return file.content[start:end].view("<f4").reshape(rows, dim)
+    return found_bytes.view("<f4").reshape(rows, dim)
 
 
 def _quantized(file: _Reader, at: int, what: str) -> TableFormatError:

@@ -24,7 +24,6 @@ tokens with ▁ where a word begins and nothing for ##: they are kept as the fil
 
 from __future__ import annotations
 
-import json
 import os
 from functools import partial
 from typing import Any, BinaryIO, get_args
@@ -32,7 +31,7 @@ from typing import Any, BinaryIO, get_args
 import ml_dtypes
 import numpy as np
 
-from tokenspace import rounding
+from tokenspace import bounded_json, rounding
 from tokenspace.atomic import replacing
 from tokenspace.errors import MissingExtra, ShapeError, TableFormatError
 from tokenspace.formats import gguf_header as layout
@@ -218,8 +217,8 @@ def _provenance(header: Header) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        made = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        made = bounded_json.parse(text)
+    except ValueError as error:
         raise header.damaged(
             header.metadata[PROVENANCE].start, f"{PROVENANCE!r} is no JSON: {error}"
         ) from None

@@ -27,7 +27,7 @@ import numpy as np
 
 from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array, Int
-from tokenspace.source import Source
+from tokenspace.source import Source, read_up_to
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -50,6 +50,8 @@ _DEEPEST = 8  # arrays within arrays
 _LONGEST_NAME = 65_535  # bytes; the format's own limit for a key
 _MOST_AXES = 64
 _MOST = 100_000  # entries, tensors, arrays in an array: each costs more here than in a file made to hold many
+_FIRST, HEADER_LIMIT = 1 << 16, 1 << 27  # bytes of a packed file that are unpacked at first, and at most
+LARGEST = 2**63 - 1  # no file is larger
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 
@@ -130,16 +132,57 @@ class Header:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.content = source.content()
-        self._view = self.content.data
-        self.metadata: dict[str, Value] = {}
-        self.tensors: dict[str, Tensor] = {}
+        if source.packed:
+            self._unpack()
+            return
+        self._read(source.content(), source.size or 0)
         try:
             self._parse()
         except struct.error:
-            raise self.damaged(
-                self.content.size, "the file ends within its header; is the download complete?"
-            ) from None
+            raise self._ends_early() from None
+
+    def _read(self, content: Int[Array, " bytes"], size: int) -> None:
+        """Take ``content`` as the first bytes of a file of ``size``."""
+        self.content, self._size, self._view = content, size, content.data
+        self.metadata: dict[str, Value] = {}
+        self.tensors: dict[str, Tensor] = {}
+
+    def _unpack(self) -> None:
+        """Parse the header from as much of a packed file as it takes, doubled until that is enough; then
+        unpack the tensors that it promises, and no more.
+        """
+        with self.source.open() as stream:
+            held, wanted = bytearray(), _FIRST
+            while True:
+                held = held + read_up_to(stream, wanted - len(held))
+                whole = len(held) < wanted
+                self._read(np.frombuffer(held, np.uint8), len(held) if whole else LARGEST)
+                try:
+                    self._parse()
+                    break
+                except struct.error:
+                    if whole:
+                        raise self._ends_early() from None
+                    if wanted >= HEADER_LIMIT:
+                        raise self.damaged(
+                            0, f"a header of more than {HEADER_LIMIT:,} bytes in a packed file; unpack it"
+                        ) from None
+                    wanted = min(2 * wanted, HEADER_LIMIT)
+            end = max((tensor.end for tensor in self.tensors.values()), default=self._data_start)
+            room = -end % self._alignment()
+            held = held + read_up_to(stream, end + room - len(held))
+            if len(held) > end + room or stream.read(1):
+                raise self.damaged(end, "the file goes on after the last tensor of its header")
+        held += bytes(max(self._data_start - len(held), 0))  # padding before data that there is none of
+        content = np.frombuffer(held, np.uint8)
+        content.flags.writeable = False
+        for tensor in self.tensors.values():
+            if tensor.end > content.size:
+                raise self._too_short(0, tensor, content.size)
+        self.content, self._size, self._view = content, content.size, content.data
+
+    def _ends_early(self) -> TableFormatError:
+        return self.damaged(self.content.size, "the file ends within its header; is the download complete?")
 
     def damaged(self, offset: int, what: str) -> TableFormatError:
         """An error at a place of this file."""
@@ -209,7 +252,7 @@ class Header:
 
     def _counted(self, at: int, count: int, smallest: int, what: str) -> int:
         """The ``count`` at ``at``, if the bytes after it can be so many things of ``smallest`` bytes each."""
-        left = self.content.size - at - _U64.size
+        left = self._size - at - _U64.size
         if count * smallest > left:
             raise self.damaged(
                 at, f"a count of {count:,} {what}, for which the {left:,} bytes after it are too few"
@@ -231,8 +274,10 @@ class Header:
         """The short string at ``at``, and where it ends."""
         length = _U64.unpack_from(self._view, at)[0]
         start = at + _U64.size
-        if length > min(_LONGEST_NAME, self.content.size - start):
+        if length > min(_LONGEST_NAME, self._size - start):
             raise self.damaged(at, f"a {what} of {length:,} bytes; is the header damaged?")
+        if start + length > self.content.size:
+            raise struct.error  # of a packed file, more is needed
         return str(self._view[start : start + length], "utf-8", "backslashreplace"), start + length
 
     def _value(self, at: int, kind: int, depth: int = 0) -> Value:
@@ -268,7 +313,7 @@ class Header:
         vocabulary costs, so that it does no more than to add lengths up.
         """
         starts = array("q")
-        view, size, found = self._view, self.content.size, starts.append
+        view, size, found = self._view, self._size, starts.append
         length_at, wide = _U64.unpack_from, _U64.size
         for _ in range(count):
             at += wide
@@ -279,7 +324,7 @@ class Header:
         return starts, at
 
     def _within(self, at: int, end: int) -> int:
-        if end > self.content.size:
+        if end > self._size:
             raise self.damaged(at, "a value that goes on past the file's end; is the download complete?")
         return end
 
@@ -299,7 +344,7 @@ class Header:
             described.append((at, name, sizes[::-1], number, offset))
             at = end + 12
         alignment = self._alignment()
-        data_start = -(-at // alignment) * alignment
+        data_start = self._data_start = -(-at // alignment) * alignment
         for place, name, shape, number, offset in described:
             if name in self.tensors:
                 raise self.damaged(place, f"the tensor {name!r} is there twice")
@@ -321,13 +366,18 @@ class Header:
                 "together",
             )
         end = start + math.prod(shape) // kind.numbers * kind.size
-        if end > self.content.size:
-            raise self.damaged(
-                place,
-                f"tensor {name!r}, {kind.name} {list(shape)}, would end at byte {end:,} of a file of "
-                f"{self.content.size:,}; is the download complete?",
-            )
-        return Tensor(name, shape, kind, number, start, end)
+        tensor = Tensor(name, shape, kind, number, start, end)
+        if end > self._size:
+            raise self._too_short(place, tensor, self._size)
+        return tensor
+
+    def _too_short(self, place: int, tensor: Tensor, size: int) -> TableFormatError:
+        kind, shape = tensor.type.name if tensor.type else "?", list(tensor.shape)
+        return self.damaged(
+            place,
+            f"tensor {tensor.name!r}, {kind} {shape}, would end at byte {tensor.end:,} of a file "
+            f"of {size:,}; is the download complete?",
+        )
 
     def _alignment(self) -> int:
         found = self.numbers(ALIGNMENT_KEY)

@@ -12,7 +12,6 @@ import io
 import os
 from collections import Counter
 from functools import partial
-from itertools import islice
 
 from tokenspace.atomic import replacing
 from tokenspace.errors import TableFormatError
@@ -74,8 +73,12 @@ def load(path: str | os.PathLike[str] | Source, errors: Errors = "strict", limit
 
 def _first_lines(file: io.BufferedReader) -> list[bytes]:
     longest = text_rows.longest_line(text_rows.WIDEST)
-    lines = iter(lambda: file.readline(longest), b"")
-    return list(islice(lines, _LINES_TO_TELL_THE_WIDTH))
+    lines: list[bytes] = []
+    while len(lines) < _LINES_TO_TELL_THE_WIDTH and (line := file.readline(longest)):
+        lines.append(line)
+        if not line.endswith(b"\n"):
+            break  # the last, or no row
+    return lines
 
 
 def _width(lines: list[bytes], limit: int | None) -> int:

@@ -11,11 +11,10 @@ A repository is one of these, the first that fits:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path, PurePosixPath
 
-from tokenspace import tokenizer_files
+from tokenspace import bounded_json, tokenizer_files
 from tokenspace.errors import CheckpointError
 from tokenspace.models.family import Family
 from tokenspace.models.open import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS
@@ -101,8 +100,8 @@ def _static(names: Collection[str], read: Read) -> list[str]:
 def _modules(path: Path) -> list[tuple[str, str]]:
     """The kind and the folder of each step that ``modules.json`` lists; none if it lists nothing."""
     try:
-        steps = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        steps = bounded_json.parse(path.read_bytes())
+    except (OSError, ValueError):
         return []
     if not isinstance(steps, list):
         return []

@@ -19,13 +19,13 @@ header and maps the rest: neither rows nor tokens are parsed. Of a packed file a
 
 from __future__ import annotations
 
-import json
 import os
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tokenspace import bounded_json
 from tokenspace.atomic import replacing
 from tokenspace.errors import ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.formats.tokens import Errors, Verify, json_text
@@ -180,8 +180,8 @@ def _about(file: SafetensorsFile) -> dict[str, Any]:
             "for a model's tensors, name the folder that holds them and the tokenizer"
         )
     try:
-        about = json.loads(file.metadata[KEY], parse_constant=_refused)
-    except (ValueError, RecursionError) as error:
+        about = bounded_json.parse(file.metadata[KEY].encode("utf-8"), parse_constant=_refused)
+    except ValueError as error:
         raise TableFormatError(f"{file.path}: its {KEY!r} metadata is not JSON: {error}") from None
     if not isinstance(about, dict) or type(about.get("format")) is not int or about["format"] != FORMAT:
         found = about.get("format") if isinstance(about, dict) else about

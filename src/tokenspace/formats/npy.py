@@ -8,7 +8,7 @@ NEP 1, https://numpy.org/neps/nep-0001-npy-format.html::
     header     {'descr': '<f4', 'fortran_order': False, 'shape': (V, D), }   padded with spaces
     data       V · D numbers
 
-No pickle is ever opened.
+The shape's integers may end in ``L``, as Python 2 wrote them. No pickle is ever opened.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ import ast
 import io
 import math
 import re
+import warnings
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
 from tokenspace import rounding
 from tokenspace.errors import TableFormatError
 from tokenspace.shapes import Array
-from tokenspace.source import Source
+from tokenspace.source import Source, read_up_to
 from tokenspace.table import Table, check_finite
 
 MAGIC = b"\x93NUMPY"
 _SIZE_OF_LENGTH = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
 _FLOAT = re.compile("[<>=|]?f[248]")
 _LONGEST_HEADER = 10_000  # bytes; NumPy's own limit
-_BLOCK = 1 << 20
+_MOST_AXES, _LARGEST = 64, 2**63 - 1  # NumPy's own, too
+_PYTHON_2 = re.compile(r"(?<=\d)L\b")  # the end of a long integer
+_SHOWN = 80  # characters of a header's value
+_COUNTED = 1 << 20  # bytes after the data, at most: gzip packs gigabytes into little
 _ROWS_AT_ONCE = 16_384
 
 
@@ -62,17 +66,51 @@ def read_header(file: io.BufferedReader, path: Path) -> Header:
     if start[:6] != MAGIC or length_bytes is None:
         raise TableFormatError(f"{path} (byte 0): no .npy file of version 1.0, 2.0 or 3.0: {start!r}")
     length = int.from_bytes(file.read(length_bytes), "little")
-    text = file.read(min(length, _LONGEST_HEADER))
+    held = file.read(min(length, _LONGEST_HEADER))
     try:
-        header = ast.literal_eval(text.decode("latin-1" if start[6] < 3 else "utf-8").strip())
-        kind, order, shape = header["descr"], header["fortran_order"], header["shape"]
-        whole = len(text) == length and all(type(n) is int and n >= 0 for n in shape)
+        header = _literal(held.decode("latin-1" if start[6] < 3 else "utf-8").strip(), start[6] < 3)
+        descr, order, shape = header["descr"], header["fortran_order"], header["shape"]
+        whole = len(held) == length and isinstance(order, bool) and isinstance(shape, tuple)
+        whole = whole and len(shape) <= _MOST_AXES and all(type(n) is int and n >= 0 for n in shape)
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
         whole = False
     if not whole:
         raise TableFormatError(f"{path} (byte 8): the header of this .npy file is damaged")
-    kind = kind if isinstance(kind, str) else repr(kind)
-    return Header(kind, bool(order), tuple(shape), 8 + length_bytes + length)
+    kind = _kind(descr, path)
+    if math.prod(n for n in shape if n) > _LARGEST:
+        raise TableFormatError(f"{path} (byte 8): a shape too large to index: {_brief(shape)}")
+    return Header(kind, order, shape, 8 + length_bytes + length)
+
+
+def _literal(text: str, may_be_python_2: bool) -> Any:
+    """The value of a header's text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an escape or a literal in a damaged header
+        try:
+            return ast.literal_eval(text)
+        except SyntaxError:
+            if not may_be_python_2:
+                raise
+            return ast.literal_eval(_PYTHON_2.sub("", text))
+
+
+def _kind(descr: object, path: Path) -> str:
+    """The dtype as NumPy writes it; of one with fields, which no table is, as the header has it."""
+    if not isinstance(descr, str):
+        return _brief(descr)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a deprecated alias
+            return np.dtype(descr).str
+    except (TypeError, ValueError, SyntaxError, OverflowError, MemoryError, RecursionError):
+        raise TableFormatError(
+            f"{path} (byte 8): its dtype {_brief(descr)} is none that NumPy can hold; save the array again"
+        ) from None
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def read_matrix(
@@ -118,8 +156,12 @@ def check_size(header: Header, found: int, path: Path) -> None:
     if header.size != found:
         raise TableFormatError(
             f"{path} (byte 8): the header says shape {header.shape} of {np.dtype(header.kind)}, "
-            f"{header.size:,} bytes; {found:,} are there: is the file cut off?"
+            f"{header.size:,} bytes; {found:,} are there: {_fault(found > header.size)}"
         )
+
+
+def _fault(longer: bool) -> str:
+    return "were others appended?" if longer else "is the file cut off?"
 
 
 def _unpacked(file: io.BufferedReader, header: Header, path: Path, rows: int) -> Array:
@@ -127,20 +169,11 @@ def _unpacked(file: io.BufferedReader, header: Header, path: Path, rows: int) ->
     shape = header.shape if header.fortran else (rows, *header.shape[1:])
     size = math.prod(shape) * np.dtype(header.kind).itemsize
     held = read_up_to(file, size)
-    if len(held) < size or shape == header.shape:
-        left = len(held)
-        while block := file.read(_BLOCK):
-            left += len(block)
-        check_size(header, left, path)
+    if len(held) < size:
+        check_size(header, len(held), path)
+    if shape == header.shape and (more := len(file.read(_COUNTED))):
+        check_size(header, header.size + more, path)
     return np.frombuffer(held, np.dtype(header.kind)).reshape(shape, order="F" if header.fortran else "C")
-
-
-def read_up_to(file: io.BufferedReader, size: int) -> bytearray:
-    """``size`` bytes, or as many as there are: memory is taken for what comes, not for what was promised."""
-    held = bytearray()
-    while len(held) < size and (block := file.read(min(_BLOCK, size - len(held)))):
-        held += block
-    return held
 
 
 def write_matrix(

@@ -35,14 +35,13 @@ from tokenspace.formats.npy import (
     check_size,
     read_header,
     read_matrix,
-    read_up_to,
     write_matrix,
 )
 from tokenspace.formats.numpy import read_named, read_vocabulary, vocabulary_path
 from tokenspace.formats.tokens import Errors, TokensRead, Verify, counted, table_read
 from tokenspace.models.vocabulary import NAMED, Names
 from tokenspace.shapes import Array
-from tokenspace.source import Source, exists
+from tokenspace.source import Source, exists, read_up_to
 from tokenspace.table import Table
 
 NAME = "npz"
@@ -50,7 +49,7 @@ WEIGHT, OUTPUT = "weight.npy", "output.npy"
 BYTES, OFFSETS = "tokens.bytes.npy", "tokens.offsets.npy"
 TOKENS = ("tokens.npy", "vocab.npy")
 _TEXT = re.compile(r"[<>=|]?[US][1-9]\d{0,8}")
-_LOCAL_HEADER, _EARLIEST = 30, (1980, 1, 1, 0, 0, 0)
+_EARLIEST = (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20  # bytes of tokens at once
 _SHOWN = 6  # arrays
 
@@ -80,12 +79,12 @@ def load(
     archive = source.path
     if source.packed:
         raise TableFormatError(f"{archive} is an archive in another; unpack that first")
-    members = {name: _header(archive, name) for name in source.members() if name.endswith(".npy")}
+    members = _Headers(source)
     name = _weight_among(members, archive)
-    weight, *changed = _matrix(archive, name, limit)
+    weight, *changed = _matrix(source.member(name), limit)
     output = None
     if OUTPUT in members and name != OUTPUT:
-        output, also_changed = _matrix(archive, OUTPUT, limit)
+        output, also_changed = _matrix(source.member(OUTPUT), limit)
         changed.append(also_changed)
     if output is not None and output.shape != weight.shape:
         raise TableFormatError(
@@ -98,11 +97,11 @@ def load(
         if together or inside is not None:
             own = str(BYTES if together else inside).removesuffix(".npy")
             raise ShapeError(f"{archive} has tokens of its own, in {own!r}; leave vocab out")
-        tokens = read_named(vocab, Source(archive / name), errors, limit)
+        tokens = read_named(vocab, source.member(name), errors, limit)
     elif together:
-        tokens = _end_to_end(archive, len(weight), errors, limit)
+        tokens = _end_to_end(source, len(weight), errors, limit)
     elif inside is not None:
-        tokens = _tokens(archive / inside, len(weight), errors, limit)
+        tokens = _tokens(source.member(inside), len(weight), errors, limit)
     else:
         names = vocabulary_path(archive)
         if not exists(names):
@@ -115,8 +114,8 @@ def load(
     return table
 
 
-def _without_tokens(members: dict[str, Header], archive: Path, names: Path) -> TableFormatError:
-    found = _listed(members, list(members))
+def _without_tokens(members: _Headers, archive: Path, names: Path) -> TableFormatError:
+    found = _listed(members, members.names)
     return TableFormatError(
         f"{archive} has no tokens: its arrays are {found}; tokens are looked for in "
         f"'tokens' or 'vocab' (text or bytes), in 'tokens.bytes' with 'tokens.offsets', and in {names}; put "
@@ -124,27 +123,38 @@ def _without_tokens(members: dict[str, Header], archive: Path, names: Path) -> T
     )
 
 
-def _listed(members: dict[str, Header], names: list[str]) -> str:
+class _Headers:
+    """The arrays of an archive by name; a header is read when it is asked for, once."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.names = [name for name in source.members() if name.endswith(".npy")]
+        self._read: dict[str, Header] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Header:
+        if name not in self._read:
+            member = self._source.member(name)
+            with member.open() as file:
+                self._read[name] = read_header(file, member.path)
+        return self._read[name]
+
+
+def _listed(members: _Headers, names: list[str]) -> str:
     some = ", ".join(f"{name} ({members[name].kind} {members[name].shape})" for name in names[:_SHOWN])
     return some + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
-def _header(archive: Path, name: str) -> Header:
-    path = archive / name
-    if archive not in path.parents:  # an absolute name
-        raise TableFormatError(f"{archive}: its member {name!r} is named as if it lay elsewhere")
-    with Source(path).open() as file:
-        return read_header(file, path)
-
-
-def _weight_among(members: dict[str, Header], archive: Path) -> str:
+def _weight_among(members: _Headers, archive: Path) -> str:
     """The name of the array that is the table; ``TableFormatError`` lists what is there instead."""
     if WEIGHT in members:
         return WEIGHT
-    tables = [name for name, header in members.items() if header.is_table and name != OUTPUT]
+    tables = [name for name in members.names if name != OUTPUT and members[name].is_table]
     if len(tables) == 1:
         return tables[0]
-    shown = tables or list(members)
+    shown = tables or members.names
     what = _listed(members, shown)
     found = f"several tables: {what}" if tables else f"no table (V, D) of floats: {what or 'no array'}"
     raise TableFormatError(
@@ -152,32 +162,15 @@ def _weight_among(members: dict[str, Header], archive: Path) -> str:
     )
 
 
-def _matrix(archive: Path, name: str, limit: int | None) -> tuple[Array, Array | None]:
-    return read_matrix(Source(archive / name), limit, _stored_at(archive, name))
+def _matrix(member: Source, limit: int | None) -> tuple[Array, Array | None]:
+    return read_matrix(member, limit, member.stored_at())
 
 
-def _stored_at(archive: Path, name: str) -> int | None:
-    """Where in the archive the member's bytes begin, if they lie there as they are."""
-    with archive.open("rb") as file, zipfile.ZipFile(file) as opened:
-        member = opened.getinfo(name)
-        if member.compress_type != zipfile.ZIP_STORED:
-            return None
-        file.seek(member.header_offset)
-        local = file.read(_LOCAL_HEADER)  # its name and extra field may differ from the directory's
-        start = member.header_offset + _LOCAL_HEADER
-        start += int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-        size = file.seek(0, os.SEEK_END)
-    if start + member.file_size > size:
-        raise TableFormatError(
-            f"{archive / name} is cut off: it ends at byte {start + member.file_size:,} of {size:,}"
-        )
-    return start
-
-
-def _end_to_end(archive: Path, rows: int, errors: Errors, limit: int | None) -> TokensRead:
+def _end_to_end(source: Source, rows: int, errors: Errors, limit: int | None) -> TokensRead:
     """The tokens that lie end to end: of ``rows`` rows, or, if that is ``limit``, of the first of them."""
-    offsets = _numbers(archive / OFFSETS, "i8")
-    data = _numbers(archive / BYTES, "u1")
+    archive = source.path
+    offsets = _numbers(source.member(OFFSETS), "i8")
+    data = _numbers(source.member(BYTES), "u1")
     if offsets.size == 0 or offsets[0] != 0 or offsets[-1] != data.size or np.any(offsets[1:] < offsets[:-1]):
         raise TableFormatError(f"{archive / OFFSETS}: must rise from 0 to the {data.size:,} bytes of {BYTES}")
     found = offsets.size - 1
@@ -192,9 +185,9 @@ def _end_to_end(archive: Path, rows: int, errors: Errors, limit: int | None) -> 
     return tokens
 
 
-def _numbers(path: Path, kind: str) -> Array:
+def _numbers(source: Source, kind: str) -> Array:
     """A member that is one axis of integers of ``kind``."""
-    source = Source(path)
+    path = source.path
     with source.open() as file:
         header = read_header(file, path)
         if header.kind.lstrip("<|=>") != kind or len(header.shape) != 1:
@@ -209,9 +202,9 @@ def _numbers(path: Path, kind: str) -> Array:
     return np.frombuffer(held, header.kind).astype(kind, copy=False)
 
 
-def _tokens(path: Path, rows: int, errors: Errors, limit: int | None) -> TokensRead:
+def _tokens(source: Source, rows: int, errors: Errors, limit: int | None) -> TokensRead:
     """The tokens in an array of text or bytes: ``rows``, or, if that is ``limit``, the first of them."""
-    source = Source(path)
+    path = source.path
     tokens = TokensRead(path, errors)
     with source.open() as file:
         header = read_header(file, path)

@@ -31,11 +31,10 @@ from tokenspace.formats.tokens import (
     table_read,
 )
 from tokenspace.models.vocabulary import NAMED, Names, named_by
-from tokenspace.source import Source, exists
+from tokenspace.source import Source, exists, lines_of
 from tokenspace.table import Table
 
 NAME = "numpy"
-_BLOCK = 1 << 20
 
 __all__ = ["MAGIC", "NAME", "load", "read_named", "read_vocabulary", "refusal", "save", "vocabulary_path"]
 
@@ -105,11 +104,7 @@ def read_vocabulary(names: Path, path: Path, rows: int, errors: Errors, limit: i
             f"there is no {names}, a token a line, which names the rows of {path.name}; put one there, or "
             f"{NAMED}"
         )
-    held, lines = bytearray(), 0
-    with Source(names).open() as file:
-        while (rows != limit or lines < rows) and (block := file.read1(_BLOCK)):
-            held += block
-            lines += block.count(b"\n")
+    held = lines_of(Source(names), rows, cut=rows == limit)
     if held.startswith(codecs.BOM_UTF8):
         raise TableFormatError(f"{names}, line 1 (byte 0): a UTF-8 byte order mark; {UNMARK}")
     text = np.frombuffer(held, np.uint8)

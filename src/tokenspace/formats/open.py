@@ -29,7 +29,7 @@ from tokenspace.models.open import load_table
 from tokenspace.models.plain import load_file
 from tokenspace.shapes import ArrayLike
 from tokenspace.source import Source, archive_of
-from tokenspace.table import DTYPES, Table
+from tokenspace.table import DTYPES, Table, check_unchanged
 
 _DATA = Path(__file__).parent.parent / "data"
 BUILT_IN = {"wordnet": _DATA / "wordnet.safetensors"}
@@ -193,6 +193,7 @@ def save(table: Table, path: str | os.PathLike[str], format: str | None = None) 
     if the table holds NaN or infinity, ``VocabError`` if the format can't hold a token, ``OutputError`` if
     ``path`` can't be written: then what was there before is untouched.
     """
+    check_unchanged(table)
     name = format_for(path, format)
     writer(name, path)(table, output_path(path), None)
 

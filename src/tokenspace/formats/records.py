@@ -20,6 +20,7 @@ from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, TokensRead, counted
 from tokenspace.shapes import Array, Float
 
 _BUFFER = 1 << 20  # bytes; more only for a record that is longer
+_COUNTED = 1 << 20  # bytes after the last row: gzip packs gigabytes into little
 _NEWLINE = ord("\n")
 
 
@@ -191,11 +192,10 @@ def _without_newlines(tokens: TokensRead, path: Path, bare: tuple[int, int] | No
 def _check_end(rest: bytes, file: io.BufferedReader, path: Path, rows: int, offset: int) -> None:
     """``TableFormatError`` if more than a newline follows the last row."""
     if rest not in (b"", b"\n"):
-        left = len(rest)
-        while more := file.read(_BUFFER):
-            left += len(more)
+        left = len(rest) + len(file.read(_COUNTED))
+        more = f"{left:,} bytes or more" if left > _COUNTED else counted(left, "byte")
         raise TableFormatError(
-            f"{path} (byte {offset:,}): {counted(left, 'byte')} after the last of {counted(rows, 'row')}; "
+            f"{path} (byte {offset:,}): {more} after the last of {counted(rows, 'row')}; "
             "is the count in its header wrong, or does a token hold a space?"
         )
 

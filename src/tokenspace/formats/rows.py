@@ -25,6 +25,7 @@ from tokenspace.table import Table, check_finite
 WIDEST = 1 << 16  # numbers in a row of text; what claims more is damage
 _LONGEST_NUMBER = 64
 _ROWS_AT_ONCE = 1024
+_MOST_BLANKS = 1 << 24  # bytes after the last row
 _SHORTEST = "S16"  # the shortest decimals that read back as the same float32: at most 15 characters
 
 __all__ = ["NUMBER", "WIDEST", "longest_line", "read_rows", "smallest_row", "width", "write_rows"]
@@ -89,8 +90,14 @@ def _place(line: int, offset: int, starts: Int[Array, " K_plus_1"], i: int) -> t
 
 
 def _is_blank(rest: bytes, texts: Iterator[bytes]) -> bool:
-    """Whether nothing but blanks is left."""
-    return not rest.strip() and not any(text.strip() for text in texts)
+    """Whether nothing but blanks is left, and not too many of them: gzip packs gigabytes into little."""
+    size = len(rest)
+    while not rest.strip() and size <= _MOST_BLANKS:
+        rest = next(texts, b"")
+        size += len(rest)
+        if not rest:
+            return True
+    return False
 
 
 def write_rows(file: io.BufferedIOBase, table: Table) -> None:

@@ -10,7 +10,7 @@ from tokenspace.errors import TableFormatError
 from tokenspace.formats import fasttext, foreign, gguf, native, npy, npz, numpy, static_embedding, word2vec
 from tokenspace.formats import rows as text_rows
 from tokenspace.models.plain import is_pickle
-from tokenspace.models.safetensors import open_file
+from tokenspace.models.safetensors import read_metadata
 from tokenspace.source import ZIP, Source
 
 _ENOUGH = 1 << 16  # bytes that tell every format but those of text
@@ -61,7 +61,7 @@ def table_source(path: str | os.PathLike[str]) -> Source:
     candidates = [name for name in dict.fromkeys(names) if not _beside(name)]
     for name in candidates[:_MEMBERS_LOOKED_AT]:
         try:
-            member = Source(source.path / name)
+            member = source.member(name)
             sniff_source(member)
         except TableFormatError as error:
             faults.append(error)
@@ -128,7 +128,7 @@ def _fault(source: Source, head: bytes, fault: str | None) -> str:
 
 def _by_magic(source: Source, head: bytes) -> str | None:
     if head[4:9] == b"\0\0\0\0{":
-        return "native" if native.is_native(open_file(source)) else "tensors"
+        return "native" if native.KEY in read_metadata(source) else "tensors"
     if head.startswith(npy.MAGIC):
         return numpy.NAME
     if head.startswith(gguf.MAGIC) and b"\0" in head[4:8]:  # its version, where a text has more text

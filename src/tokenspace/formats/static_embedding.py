@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from tokenspace import bounded_json
 from tokenspace.atomic import replacing_folder
 from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.formats.static_rows import TABLES, WEIGHTS, rows_of, tensors_of
@@ -142,11 +143,11 @@ def _table(
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return bounded_json.parse(path.read_bytes())
     except OSError as error:
         raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise TableFormatError(f"{path} is not JSON: {error}") from None
+    except ValueError as error:
+        raise TableFormatError(f"{path} is not JSON that can be read: {error}") from None
 
 
 def _config(place: Path) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from tokenspace.formats.records import read_records
 from tokenspace.formats.spaced_tokens import holds_control, unusual
 from tokenspace.formats.tokens import (
     EMPTY,
+    LONGEST_TOKEN,
     NEWLINE,
     NOT_UTF8,
     UNMARK,
@@ -160,7 +161,8 @@ def is_binary(head: bytes, dim: int) -> bool:
     first, _, rest = head[start:].partition(b"\n")
     if text_rows.width(first) >= dim:
         return False
-    numbers = sum(_AS_NUMBERS_BEGIN.match(field) is not None for field in spaced(first).split(b" ")[1:])
+    beginning = spaced(first[: LONGEST_TOKEN + 32 * dim])  # a number of text takes fewer bytes
+    numbers = sum(_AS_NUMBERS_BEGIN.match(field) is not None for field in beginning.split(b" ")[1:])
     if 2 * numbers > dim and _reads_as_text(first):
         return False
     others = [line for line in rest[:_PROBED].split(b"\n")[:_LINES] if line.strip()]

@@ -10,7 +10,7 @@ import numpy as np
 from tokenspace.errors import ShapeError
 from tokenspace.geometry.rows import LARGEST
 from tokenspace.shapes import Array, ArrayLike, Float
-from tokenspace.table import DTYPES, Table, check_finite
+from tokenspace.table import DTYPES, Table, check_finite, check_unchanged
 
 
 class Resolved(NamedTuple):
@@ -38,6 +38,7 @@ def resolve(table: Table, query: str | int | ArrayLike) -> Resolved:
     >>> resolve(table, "dog")
     Resolved(word='dog', vector=array([0., 1.], dtype=float32), ids=(1,), tokens=('dog',))
     """
+    check_unchanged(table)
     if isinstance(query, str):
         return _word(table, query)
     if isinstance(query, Integral):

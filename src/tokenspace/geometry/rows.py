@@ -10,7 +10,7 @@ from tokenspace.errors import TableFormatError
 from tokenspace.geometry.cosine import norms
 from tokenspace.mapped import release
 from tokenspace.shapes import Array, Float
-from tokenspace.table import Table, check_finite
+from tokenspace.table import Table, check_finite, check_unchanged
 
 LARGEST = 1e15  # sums of squares of such numbers still lie in float32, whatever the width
 BLOCK = 2**22  # numbers held as float32 at a time: 16 MB
@@ -38,6 +38,7 @@ def unchecked_blocks(table: Table) -> Iterator[tuple[int, Float[Array, "N D"]]]:
     """``row_blocks`` of a table whose rows were checked before."""
     step = max(1, BLOCK // table.dim)
     for start in range(0, len(table), step):
+        check_unchanged(table)
         stored = table.weight[start : start + step]
         yield start, np.asarray(stored, np.float32)
         release(stored, table.weight)

@@ -19,7 +19,7 @@ from tokenspace.geometry.compose import Resolved, resolve
 from tokenspace.geometry.cosine import SMALL, norms, unit_rows
 from tokenspace.geometry.rows import LARGEST, check_comparable, comparable_blocks, dots, unchecked_blocks
 from tokenspace.shapes import Array, ArrayLike, Float, Int
-from tokenspace.table import Table, check_table
+from tokenspace.table import Table, check_table, check_unchanged
 
 ROWS_AT_ONCE = 1_024  # that are computed with: they stay in the cache, and other threads wait less
 Progress = Callable[[int, int], None]  # (done, total)
@@ -235,6 +235,7 @@ def seen(table: Table | View, center: bool = False, remove: SupportsIndex = 0) -
     """
     if not isinstance(table, View):
         return View(table, center, remove)
+    check_unchanged(table.table)
     if center or remove:
         raise ShapeError("a view has its own switches; give center and remove when making it, or a table")
     return table

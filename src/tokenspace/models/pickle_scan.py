@@ -16,9 +16,15 @@ import io
 import mmap
 import pickletools
 import zipfile
+from pathlib import Path
 from typing import Any
 
+from tokenspace.archive import check_members
+from tokenspace.errors import TableFormatError
+
 _OLDER = 5  # pickles that a file without a zip directory begins with
+_LONGEST_TEXT, _LARGEST_PICKLES = 1 << 20, 1 << 26  # bytes of a packed file's pickles
+_LARGEST_NUMBER = 16  # bytes
 _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", "LONG"}
 _AFTER_A_COUNT = {"NONE", "TUPLE", "BINPUT", "LONG_BINPUT", "MEMOIZE"}  # up to the storage that it counts
 
@@ -36,7 +42,57 @@ def check(file: io.BytesIO | io.BufferedReader, size: int) -> None:
             _check_pickles(content, size, _OLDER)
 
 
+def promised(stream: io.BufferedReader) -> tuple[bytes, int]:
+    """Of an older torch file that is read in order: its pickles' bytes, and the most bytes that the file can
+    have by what they say. ``ValueError`` if the pickles are damaged or too large.
+    """
+    kept: Any = _Kept(stream)
+    numbers = storages = 0
+    for _ in range(_OLDER):
+        largest: int | None = None
+        for opcode, argument, place in pickletools.genops(kept):
+            if opcode.name in _INTEGERS:
+                largest = argument
+            elif opcode.name in ("BINPERSID", "PERSID"):
+                if largest is None or largest < 0:
+                    raise ValueError(f"at byte {place:,}, a storage of {largest} numbers")
+                numbers, storages = numbers + largest, storages + 1
+            elif opcode.name not in _AFTER_A_COUNT:
+                largest = None
+    return bytes(kept.held), len(kept.held) + _LARGEST_NUMBER * numbers + 8 * storages
+
+
+class _Kept(io.RawIOBase):
+    """What is read of a stream, kept, and no more than a pickle of tensors' names needs."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream, self.held = stream, bytearray()
+
+    def read(self, size: int = -1) -> bytes:
+        return self._keep(self._stream.read(self._allowed(size)))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._keep(self._stream.readline(_LONGEST_TEXT))
+
+    def tell(self) -> int:
+        return len(self.held)
+
+    def _allowed(self, size: int) -> int:
+        if not 0 <= size <= _LONGEST_TEXT or len(self.held) > _LARGEST_PICKLES:
+            raise ValueError(f"at byte {len(self.held):,}, a text of {size:,} bytes, or too many of them")
+        return size
+
+    def _keep(self, block: bytes) -> bytes:
+        self.held += block
+        return block
+
+
 def _check_zip(file: io.BytesIO | io.BufferedReader, size: int) -> None:
+    try:
+        check_members(file, Path("the file"))
+    except TableFormatError as error:
+        raise ValueError(str(error)) from None
+    file.seek(0)
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
             if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:

@@ -19,9 +19,10 @@ from typing import Any
 import ml_dtypes
 
 from tokenspace.errors import CheckpointError, MissingExtra
+from tokenspace.mapped import watch
 from tokenspace.models import pickle_scan
-from tokenspace.models.safetensors import DTYPES, TensorInfo
-from tokenspace.source import Source
+from tokenspace.models.safetensors import DTYPES, LARGEST, TensorInfo
+from tokenspace.source import ZIP, Source, read_up_to
 
 _NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
 _REFUSALS = (  # what reading a damaged or hostile pickle can end in
@@ -60,8 +61,10 @@ def open_pickle(path: Path | Source) -> dict[str, TensorInfo]:
         import torch
     except ImportError:
         raise MissingExtra(f"{path}, a pickle that torch's weights-only loader must open,", "torch") from None
-    file = io.BytesIO(packed.content().tobytes()) if packed else path
+    file: Path | io.BytesIO = path
     try:
+        if packed:
+            file = io.BytesIO(_unpacked(packed))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on the file's age
             mapped = packed is None and _is_zip(path)
@@ -73,7 +76,24 @@ def open_pickle(path: Path | Source) -> dict[str, TensorInfo]:
         found = {ALONE: found}
     if not isinstance(found, dict):
         raise CheckpointError(f"{path} holds a {type(found).__name__}; a checkpoint is a dict of tensors")
-    return {name: _tensor(path, name, tensor) for name, tensor in _tensors(found).items()}
+    tensors = {name: _tensor(path, name, tensor) for name, tensor in _tensors(found).items()}
+    if mapped:
+        for tensor in tensors.values():
+            watch(tensor.array, path)
+    return tensors
+
+
+def _unpacked(source: Source) -> bytes:
+    """The bytes of a packed file, as far as its pickles promise; ``ValueError`` if it goes on after them."""
+    with source.open() as stream:
+        if stream.peek(4)[:4] == ZIP:
+            head, most = b"", LARGEST if source.size is None else source.size
+        else:
+            head, most = pickle_scan.promised(stream)
+        held = head + read_up_to(stream, most - len(head))
+        if stream.read(1):
+            raise ValueError(f"it goes on after the {most:,} bytes that its pickles promise")
+    return held
 
 
 def _reason(error: Exception) -> str:

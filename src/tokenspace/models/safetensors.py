@@ -14,7 +14,6 @@ A header is the word of whoever wrote the file. All of it is held against the fi
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import stat
@@ -26,12 +25,12 @@ import ml_dtypes
 import numpy as np
 
 from tokenspace.errors import TableFormatError
+from tokenspace.models.safetensors_header import METADATA, members, wrong_entry
 from tokenspace.shapes import Array
-from tokenspace.source import Source
+from tokenspace.source import Source, read_up_to
 
 HEADER_LIMIT = 100_000_000  # bytes; the format's own reader refuses more
 LARGEST = 2**63 - 1  # no index and no file offset is larger
-METADATA = "__metadata__"
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_),
@@ -107,18 +106,49 @@ def open_file(path: str | os.PathLike[str] | Source) -> SafetensorsFile:
     >>> file.read("weight")[1].tolist()
     [2.0, 3.0]
     """
-    content = None
-    if isinstance(path, Source):
-        content, path = path.content() if path.packed else None, path.path
-    path = Path(path)
-    size, header = _header_bytes(path) if content is None else _header_of(path, content)
-    data_start = 8 + len(header)
-    entries = _parse(path, header)
-    metadata = _metadata(path, entries.pop(METADATA, {}))
-    tensors = {name: _tensor(path, name, entry, data_start, size) for name, entry in entries.items()}
+    if not isinstance(path, Source):
+        return _checked(Path(path), *_header_bytes(Path(path)))
+    if not path.packed:
+        return _checked(path.path, *_header_bytes(path.path))
+    with path.open() as stream:
+        length = _header_length(path.path, path.size, stream.read(8))
+        header = read_up_to(stream, length)
+        _check_whole_header(path.path, length, len(header))
+        file = _checked(path.path, path.size, bytes(header))
+        end = max((tensor.end for tensor in file.tensors.values()), default=8 + length)
+        numbers = read_up_to(stream, end - 8 - length)
+        if len(numbers) < end - 8 - length:
+            last = max(file.tensors.values(), key=lambda tensor: tensor.end)
+            raise _cut_off(path.path, last.name, end, 8 + length + len(numbers))
+        if stream.read(1):
+            raise TableFormatError(
+                f"{path.path}: the tensors end at byte {end:,}, and bytes follow that belong to no tensor"
+            )
+    content = np.frombuffer(numbers, np.uint8)
+    content.flags.writeable = False
+    tensors = {name: _unpacked(each, content, 8 + length) for name, each in file.tensors.items()}
+    return SafetensorsFile(path.path, tensors, file.metadata)
+
+
+def read_metadata(source: Source) -> dict[str, str]:
+    """The metadata in a file's header; of a packed file no more than the header is unpacked."""
+    with source.open() as stream:
+        length = _header_length(source.path, source.size, stream.read(8))
+        header = read_up_to(stream, length)
+    _check_whole_header(source.path, length, len(header))
+    return next((entry for name, entry in members(source.path, bytes(header)) if name == METADATA), {})
+
+
+def _checked(path: Path, size: int | None, header: bytes) -> SafetensorsFile:
+    """The tensors and metadata of a header; ``size`` is the file's, None if only its end can tell."""
+    data_start, metadata = 8 + len(header), {}
+    tensors: dict[str, TensorInfo] = {}
+    for name, entry in members(path, header):
+        if name == METADATA:
+            metadata = entry
+        else:
+            tensors[name] = _tensor(path, name, entry, data_start, size)
     _check_coverage(path, tensors.values(), data_start, size)
-    if content is not None:
-        tensors = {name: _unpacked(tensor, content) for name, tensor in tensors.items()}
     return SafetensorsFile(path, tensors, metadata)
 
 
@@ -178,63 +208,41 @@ def _header_bytes(path: Path) -> tuple[int, bytes]:
         raise TableFormatError(f"can't read {path}: {error.strerror or error}") from None
 
 
-def _header_of(path: Path, content: Array) -> tuple[int, bytes]:
-    length = _header_length(path, content.size, content[:8].tobytes())
-    return content.size, content[8 : 8 + length].tobytes()
-
-
-def _header_length(path: Path, size: int, prefix: bytes) -> int:
+def _header_length(path: Path, size: int | None, prefix: bytes) -> int:
     if len(prefix) < 8:
+        found = len(prefix) if size is None else size
         raise TableFormatError(
-            f"{path} has {size} bytes, too few for a safetensors file: byte 0 starts an 8-byte length"
+            f"{path} has {found} bytes, too few for a safetensors file: byte 0 starts an 8-byte length"
         )
     length = int.from_bytes(prefix, "little")
-    if length > min(size - 8, HEADER_LIMIT):
+    if length > HEADER_LIMIT or (size is not None and length > size - 8):
+        follow = "" if size is None else f"{size - 8:,} follow it and "
         raise TableFormatError(
             f"{path} is no safetensors file, or is cut off: byte 0 says {length:,} bytes of header, "
-            f"but {size - 8:,} follow it and {HEADER_LIMIT:,} is the format's limit"
+            f"but {follow}{HEADER_LIMIT:,} is the format's limit"
         )
     return length
 
 
-def _parse(path: Path, header: bytes) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entries: dict[str, Any] = {}
-        pairs.reverse()
-        while pairs:  # each moves from the list to the dict: half a million take much memory in both
-            name, value = pairs.pop()
-            if name in entries:
-                raise TableFormatError(f"{path}: the header (from byte 8) gives {name!r} twice")
-            entries[name] = value
-        return entries
-
-    try:
-        text = header.decode("utf-8")
-        entries = json.loads(text, object_pairs_hook=once)
-    except UnicodeDecodeError as error:
-        raise TableFormatError(f"{path}: the header is not UTF-8 at byte {8 + error.start:,}") from None
-    except json.JSONDecodeError as error:
-        byte = 8 + len(text[: error.pos].encode())
-        raise TableFormatError(f"{path}: the header is not JSON at byte {byte:,}: {error.msg}") from None
-    except (RecursionError, ValueError) as error:  # nested too deep; an integer of thousands of digits
-        raise TableFormatError(f"{path}: the header (from byte 8) is not a tensor list: {error}") from None
-    if not isinstance(entries, dict):
+def _check_whole_header(path: Path, length: int, found: int) -> None:
+    if found < length:
         raise TableFormatError(
-            f"{path}: the header at byte 8 is a JSON {type(entries).__name__}, not an object of tensors"
+            f"{path} is no safetensors file, or is cut off: byte 0 says {length:,} bytes of header, "
+            f"but {found:,} follow it"
         )
-    return entries
 
 
-def _metadata(path: Path, metadata: Any) -> dict[str, str]:
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise TableFormatError(f"{path}: {METADATA} in the header (from byte 8) must map names to strings")
-    return metadata
+def _cut_off(path: Path, name: str, end: int, size: int) -> TableFormatError:
+    return TableFormatError(
+        f"{path}: tensor {name!r} in the header (from byte 8) ends at byte {end:,}, but the file ends at "
+        f"byte {size:,}; is the download complete?"
+    )
 
 
-def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int) -> TensorInfo:
+def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int | None) -> TensorInfo:
     where = f"{path}: tensor {name!r} in the header (from byte 8)"
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise TableFormatError(f"{where} must have exactly dtype, shape and data_offsets")
+        raise wrong_entry(path, name)
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or not (dtype in DTYPES or dtype in PACKED_BITS):
         raise TableFormatError(f"{where} has dtype {dtype!r}; known are {', '.join([*DTYPES, *PACKED_BITS])}")
@@ -243,10 +251,8 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int) -> Te
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise TableFormatError(f"{where} has data_offsets that are no [begin, end]: {_brief(offsets)}")
     start, end = data_start + offsets[0], data_start + offsets[1]
-    if end > size:
-        raise TableFormatError(
-            f"{where} ends at byte {end:,}, but the file ends at byte {size:,}; is the download complete?"
-        )
+    if size is not None and end > size:
+        raise _cut_off(path, name, end, size)
     bits = PACKED_BITS.get(dtype) or 8 * DTYPES[dtype].itemsize
     if math.prod(n for n in shape if n) * bits > 8 * LARGEST:  # an empty tensor's other axes count too
         raise TableFormatError(f"{where} has a shape too large to index: {_brief(shape)}")
@@ -258,15 +264,15 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int) -> Te
     return TensorInfo(name, dtype, tuple(shape), path, start, end)
 
 
-def _unpacked(tensor: TensorInfo, content: Array) -> TensorInfo:
+def _unpacked(tensor: TensorInfo, content: Array, data_start: int) -> TensorInfo:
     """The tensor with its numbers: a view of what was unpacked, where NumPy knows its dtype."""
     if tensor.dtype in PACKED_BITS:
         return tensor
-    numbers = content[tensor.start : tensor.end].view(DTYPES[tensor.dtype])
+    numbers = content[tensor.start - data_start : tensor.end - data_start].view(DTYPES[tensor.dtype])
     return tensor._replace(array=numbers.reshape(tensor.shape))
 
 
-def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, size: int) -> None:
+def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, size: int | None) -> None:
     at = data_start
     for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
         if tensor.start != at:
@@ -276,7 +282,7 @@ def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, 
                 f"which end at byte {at:,}"
             )
         at = tensor.end
-    if at != size:
+    if size is not None and at != size:
         raise TableFormatError(
             f"{path}: the tensors end at byte {at:,}, but the file has {size:,} bytes; "
             f"{size - at:,} belong to no tensor"

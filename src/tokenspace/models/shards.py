@@ -9,12 +9,12 @@ So a folder that holds only the files of the embedding layer is enough for the e
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenspace import bounded_json
 from tokenspace.errors import CheckpointError
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.safetensors import TensorInfo, listed, open_file
@@ -87,11 +87,11 @@ def tensors_of(path: Path) -> dict[str, TensorInfo]:
 def json_object(path: Path) -> dict[str, Any]:
     """A file's JSON object; ``CheckpointError`` if it holds none."""
     try:
-        content = json.loads(path.read_bytes())
+        content = bounded_json.parse(path.read_bytes())
     except OSError as error:
         raise CheckpointError(f"can't read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON that can be read: {error}") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is a JSON {type(content).__name__}; an object is needed")
     return content

@@ -12,12 +12,13 @@ import numpy as np
 
 from tokenspace import tokenizer_files
 from tokenspace.errors import CheckpointError, TableFormatError
-from tokenspace.source import Source
+from tokenspace.source import Source, lines_of, read_up_to
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import BERT_SPECIAL
 from tokenspace.vocab import Vocab, placeholder
 
 Errors = Literal["strict", "replace", "surrogateescape"]
+_LARGEST_TOKENIZER = 1 << 27  # bytes
 LINES = ".vocab.txt"  # x.pt may have x.vocab.txt, as x.npy has
 NAMED = "name it: load(path, vocab=...) or convert --vocab FILE"
 
@@ -169,13 +170,22 @@ def named_by(
 
 
 def _described(source: Source, rows: int, limit: int | None) -> Names:
-    tokenizer = Tokenizer.from_json(source.content().tobytes(), str(source.path))
+    with source.open() as stream:
+        text = bytes(read_up_to(stream, _LARGEST_TOKENIZER + 1))
+    if len(text) > _LARGEST_TOKENIZER:
+        raise TableFormatError(
+            f"{source.path} has more than {_LARGEST_TOKENIZER:,} bytes, the most that a tokenizer may have"
+        )
+    tokenizer = Tokenizer.from_json(text, str(source.path))
     return Names(fitted(tokenizer.vocab, rows, source.path, limit), tokenizer)
 
 
 def _lines(path: Path, rows: int, errors: Errors, limit: int | None) -> Names:
     r"""A token a line, each with ``\n`` (or ``\r\n``); as many lines as rows."""
-    content = Source(path).content()
+    source = Source(path)
+    content = (
+        source.content() if not source.packed else np.frombuffer(lines_of(source, rows, False), np.uint8)
+    )
     ends = np.flatnonzero(content == ord("\n"))
     if content.size and content[-1] != ord("\n"):
         ends = np.append(ends, content.size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from tokenspace.table import check_unchanged
 from tokenspace.web.explorer import Answer, Explorer, Word
 from tokenspace.web.jobs import Running
 from tokenspace.web.limits import CLUSTERS, DIMENSIONS, HOW_MANY, PROJECTION, REMOVED
@@ -96,4 +97,5 @@ CALLS = {
 
 def answer(explorer: Explorer, call: Call, query: bytes) -> Answer | Running:
     """What the explorer says to a query string; ``TokenspaceError`` says why it can't."""
+    check_unchanged(explorer.table)
     return call.ask(explorer, arguments(query, call.fields))

@@ -1,0 +1,53 @@
+"""What do small files that promise or unpack to gigabytes cost a reader?
+
+    python benchmarks/file_bounds.py            # a minute: results/file_bounds.md
+
+The claim: each is read, or refused with one error, within five seconds and four times its size and 64 MB.
+Each (tests/formats/bombs.py) is loaded in a process of its own; memory is the growth of its VmHWM.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "formats"))
+RESULTS = HERE / "results" / "file_bounds.md"
+SECONDS, FACTOR, MEGABYTES = 5.0, 4, 64
+
+
+def main() -> int:
+    import bombs
+    from peak import cost_of_loading
+
+    lines = [
+        "# Measured: small files that promise much",
+        "",
+        f"`python benchmarks/file_bounds.py`: the bound is {SECONDS:.0f} s, and {FACTOR} times the size and "
+        f"{MEGABYTES} MB.",
+        "",
+        "| file | size, MB | seconds | memory, MB | within | what came |",
+        "|---|---|---|---|---|---|",
+    ]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as name:
+        for what, path in bombs.made(Path(name)):
+            files = [path] if path.is_file() else path.rglob("*")
+            size = sum(file.stat().st_size for file in files if file.is_file())
+            cost = cost_of_loading(path)
+            within = cost.seconds < SECONDS and cost.grown < FACTOR * size + (MEGABYTES << 20)
+            wrong += not within
+            said = cost.said.split(str(path))[-1].lstrip(": ,").replace("|", "\\|")[:90].replace(name, "")
+            lines.append(
+                f"| {what} | {size / 1e6:.1f} | {cost.seconds:.2f} | {cost.grown / 1e6:.0f} | "
+                f"{'yes' if within else '**no**'} | {said} |"
+            )
+            print(lines[-1], flush=True)
+    RESULTS.write_text("\n".join(lines) + "\n")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

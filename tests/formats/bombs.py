@@ -1,0 +1,187 @@
+"""Small files that promise, or unpack to, far more than they hold: what ``benchmarks/file_bounds.py`` reads.
+
+Each function writes one into a folder and returns the path to load.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+ZEROS = bytes(1 << 20)
+WEIGHT = np.arange(12, dtype="<f4").reshape(3, 4)
+
+
+def packed(path: Path, head: bytes, megabytes: int, block: bytes = ZEROS) -> Path:
+    """``head`` and so many blocks after it, in gzip."""
+    with gzip.open(path, "wb", 1) as file:
+        file.write(head)
+        for _ in range(megabytes):
+            file.write(block)
+    return path
+
+
+def npz_of_many_arrays(folder: Path, count: int = 1000) -> Path:
+    arrays = {f"a{i}": np.zeros(1, np.int8) for i in range(count)}
+    np.savez(folder / "many.npz", weight=WEIGHT, tokens=np.array(["a", "b", "c"]), **arrays)
+    return folder / "many.npz"
+
+
+def npz_of_too_many_arrays(folder: Path) -> Path:
+    return npz_of_many_arrays(folder, 30_000)
+
+
+def npz_of_wide_tokens(folder: Path) -> Path:
+    text = b"{'descr': '<U600000000', 'fortran_order': False, 'shape': (3,), }".ljust(117) + b"\n"
+    held = io.BytesIO()
+    np.save(held, WEIGHT)
+    with zipfile.ZipFile(folder / "wide.npz", "w") as archive:
+        archive.writestr("weight.npy", held.getvalue())
+        archive.writestr("tokens.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+    return folder / "wide.npz"
+
+
+def gguf_and_zeros(folder: Path, megabytes: int = 3000) -> Path:
+    return packed(folder / "zeros.gguf.gz", b"GGUF\x03\0\0\0", megabytes)
+
+
+def _native() -> bytes:
+    import tempfile
+
+    import tokenspace as ts
+
+    with tempfile.TemporaryDirectory() as name:
+        ts.save(ts.Table(WEIGHT, ts.Vocab(["a", "b", "c"])), Path(name, "t"))
+        return Path(name, "t").read_bytes()
+
+
+def safetensors_and_zeros(folder: Path, megabytes: int = 1000) -> Path:
+    return packed(folder / "zeros.safetensors.gz", _native(), megabytes)
+
+
+def fasttext_and_zeros(folder: Path, megabytes: int = 1000) -> Path:
+    args = np.array([793_712_314, 12, 4, 5, 1, 1, 1, 1, 2, 2, 0, 0, 0, 1], "<i4").tobytes()
+    counts = np.zeros(1, "<f8").tobytes() + np.array([2**31 - 1, 2**31 - 1, 0], "<i4").tobytes()
+    return packed(folder / "zeros.bin.gz", args + counts + np.array([9, -1], "<i8").tobytes(), megabytes)
+
+
+def torch_and_zeros(folder: Path, megabytes: int = 1000) -> Path:
+    import torch
+
+    held = io.BytesIO()
+    torch.save({"weight": torch.from_numpy(WEIGHT)}, held, _use_new_zipfile_serialization=False)
+    (folder / "zeros.vocab.txt").write_text("a\nb\nc\n")
+    return packed(folder / "zeros.pt.gz", held.getvalue(), megabytes)
+
+
+def npy_and_zeros(folder: Path, megabytes: int = 1000) -> Path:
+    held = io.BytesIO()
+    np.save(held, WEIGHT)
+    (folder / "zeros.vocab.txt").write_text("a\nb\nc\n")
+    return packed(folder / "zeros.npy.gz", held.getvalue(), megabytes)
+
+
+def vocabulary_of_zeros(folder: Path, megabytes: int = 1000) -> Path:
+    np.save(folder / "v.npy", WEIGHT)
+    packed(folder / "v.vocab.txt", b"a\nb\n", megabytes)
+    return folder / "v.npy"
+
+
+def vocabulary_of_lines(folder: Path, megabytes: int = 1000) -> Path:
+    np.save(folder / "v.npy", WEIGHT)
+    packed(folder / "v.vocab.txt", b"a\nb\nc\n", megabytes, b"\n" * (1 << 20))
+    return folder / "v.npy"
+
+
+def word2vec_and_blanks(folder: Path, megabytes: int = 1000) -> Path:
+    return packed(folder / "t.vec.gz", b"1 2\na 1 2\n", megabytes, b"\n" * (1 << 20))
+
+
+def word2vec_binary_and_zeros(folder: Path, megabytes: int = 1000) -> Path:
+    return packed(folder / "t.bin.gz", b"1 4\na " + WEIGHT[:1].tobytes() + b"\n", megabytes)
+
+
+def glove_and_zeros(folder: Path, megabytes: int = 1000) -> Path:
+    return packed(folder / "t.txt.gz", b"a 1 2\n", megabytes)
+
+
+def header_of_lists(folder: Path, megabytes: int = 60) -> Path:
+    header = b'{"a":[' + b"[]," * (megabytes * 1_000_000 // 3) + b"1]}"
+    (folder / "lists").write_bytes(len(header).to_bytes(8, "little") + header)
+    return folder / "lists"
+
+
+def _folder(folder: Path, name: str, content: str) -> Path:
+    model = folder / f"model of {name}"
+    model.mkdir()
+    files = {"config.json": '{"model_type": "bert", "vocab_size": 3}', "tokenizer.json": "{}", name: content}
+    for each, text in files.items():
+        (model / each).write_text(text)
+    header = b'{"embeddings.word_embeddings.weight":{"dtype":"F32","shape":[3,4],"data_offsets":[0,48]}}'
+    if name != "model.safetensors.index.json":
+        content_of_weights = len(header).to_bytes(8, "little") + header + WEIGHT.tobytes()
+        (model / "model.safetensors").write_bytes(content_of_weights)
+    return model
+
+
+def _lists(name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        return _folder(folder, name, '{"a": [' + "[]," * 20_000_000 + "1]}")
+
+    make.__name__ = "lists_in_" + name.replace(".", "_")
+    return make
+
+
+def growing_tokenizer(folder: Path) -> Path:
+    step = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
+    described = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": 1, "content": "a", "normalized": True} | flags],
+        "normalizer": {"type": "Sequence", "normalizers": [step] * 40},
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"},
+    }
+    return _folder(folder, "tokenizer.json", json.dumps(described))
+
+
+BOMBS: tuple[Callable[[Path], Path], ...] = (
+    npz_of_many_arrays,
+    npz_of_too_many_arrays,
+    npz_of_wide_tokens,
+    gguf_and_zeros,
+    safetensors_and_zeros,
+    fasttext_and_zeros,
+    torch_and_zeros,
+    npy_and_zeros,
+    vocabulary_of_zeros,
+    vocabulary_of_lines,
+    word2vec_and_blanks,
+    word2vec_binary_and_zeros,
+    glove_and_zeros,
+    header_of_lists,
+    *map(
+        _lists,
+        ("config.json", "tokenizer.json", "model.safetensors.index.json", "modules.json"),
+    ),
+    growing_tokenizer,
+)
+
+
+def made(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every bomb by name, and where it lies."""
+    for make in BOMBS:
+        name = make.__name__.replace("_", " ")
+        own = folder / name
+        own.mkdir()
+        yield name, make(own)

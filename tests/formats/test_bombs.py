@@ -1,0 +1,23 @@
+"""Small files that would take gigabytes, or minutes, are read or refused for little."""
+
+import pytest
+
+from . import bombs
+from .peak import cost_of_loading
+
+LOADED = {"npz_of_many_arrays"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", bombs.BOMBS, ids=lambda make: make.__name__)
+def test_a_small_file_takes_little_memory_and_time(make, tmp_path):
+    path = make(tmp_path)
+    files = [path] if path.is_file() else path.rglob("*")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    cost = cost_of_loading(path)
+    assert cost.said.startswith(
+        "Table(" if make.__name__ in LOADED else ("TableFormatError", "CheckpointError")
+    )
+    assert "\n" not in cost.said
+    assert cost.seconds < 50  # 5, and ten times that where others work
+    assert cost.grown < 4 * size + (64 << 20), cost
