@@ -67,7 +67,7 @@ def given(scope: Scope, token: str) -> Given:
 
 
 def cookie(scope: Scope, token: str) -> str:
-    """Return the ``Set-Cookie`` header that lets this browser in; ports share cookies, so it names its own."""
+    """Return the ``Set-Cookie`` header that lets this browser in. Ports share cookies: the name has ours."""
     return f"{_cookie_name(scope)}={token}; HttpOnly; SameSite=Strict; Path=/"
 
 
