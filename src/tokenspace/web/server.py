@@ -77,6 +77,8 @@ class _Protocol(H11Protocol):
 
 def listening(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     """A socket that listens at ``host``; port 0 takes a free one. ``OutputError`` if it can't be had."""
+    if not host:
+        raise OutputError("no host was named to listen at; leave --host out to serve this machine alone")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=_WAITING)
