@@ -42,10 +42,30 @@ class CorpusError(TokenspaceError):
 
 
 class MissingExtra(TokenspaceError, ImportError):
-    """A part of tokenspace needs packages that are not installed; the message names the pip command."""
+    """A part of tokenspace needs packages that are not installed; the message names the pip command.
+
+    It names the packages of the ``extra`` themselves, so that it works from a clone and a wheel alike.
+    """
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs packages that are not installed; run: pip install 'tokenspace[{extra}]'"
-        )
+        packages = " ".join(f"'{package}'" for package in packages_of(extra))
+        super().__init__(f"{what} needs packages that are not installed; run: pip install {packages}")
         self.extra = extra
+
+
+def packages_of(extra: str) -> list[str]:
+    """Return the packages of an extra as pip takes them; its own name if the metadata lacks it.
+
+    >>> packages_of("umap")
+    ['umap-learn>=0.5.7']
+    """
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires("tokenspace") or []
+    except PackageNotFoundError:  # run from a folder, and never installed
+        lines = []
+    parts = [line.partition(";") for line in lines]
+    wanted = re.compile(rf"""\bextra\s*==\s*["']{re.escape(extra)}["']""")
+    return [package.strip() for package, _, marker in parts if wanted.search(marker)] or [extra]
