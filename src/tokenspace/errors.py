@@ -4,9 +4,19 @@ A message says what was found, what is allowed, and what to do. The command line
 exits with status 1.
 """
 
+from __future__ import annotations
+
+from tokenspace.shown import brief
+
 
 class TokenspaceError(Exception):
-    """The root: ``except TokenspaceError`` catches every error below."""
+    """The root: ``except TokenspaceError`` catches every error below.
+
+    A message may quote a file, which may hold anything: it is shortened, and shows no control characters.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(brief(one) if isinstance(one, str) else one for one in arguments))
 
 
 class TokenIdError(TokenspaceError, IndexError):
@@ -26,7 +36,7 @@ class TableFormatError(TokenspaceError, ValueError):
 
 
 class OutputError(TokenspaceError, OSError):
-    """An output can't be written; whatever was there before is untouched."""
+    """An output can't be written: what was there before is untouched, unless the message says otherwise."""
 
 
 class CheckpointError(TokenspaceError):

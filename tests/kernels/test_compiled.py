@@ -58,7 +58,8 @@ class Room:
         package = Path(tokenspace.__file__).parent
         self.kernels = folder / "tokenspace" / "kernels"
         self.kernels.mkdir(parents=True)
-        for file in (package / "__init__.py", package / "errors.py", *(package / "kernels").glob("*.py")):
+        root = (package / name for name in ("__init__.py", "errors.py", "shown.py"))
+        for file in (*root, *(package / "kernels").glob("*.py")):
             shutil.copy(file, folder / "tokenspace" / file.relative_to(package))
         for name, source in MODULES.items():
             (self.kernels / f"{name}.py").write_text(source)

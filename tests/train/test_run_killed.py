@@ -38,7 +38,7 @@ def check(found: list[dict]) -> None:
 def test_killed_at_20_random_moments_a_run_ends_with_the_same_bits(root):
     found = kills(root, "random")
     assert len(found) == 20
-    assert sum(kill["killed"] for kill in found) >= 18  # one or two may be done by then
+    assert all(kill["killed"] for kill in found)
     assert any(kill["pieces"] is None for kill in found)
     assert any(kill["pieces"] for kill in found)
     check(found)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenspace.atomic import replacing
+from tokenspace.atomic import replacing, sync_name
 from tokenspace.errors import OutputError, TableFormatError, TokenspaceError
 from tokenspace.shown import shown
 from tokenspace.train import checksum
@@ -359,7 +359,7 @@ def _move(fresh: Path, target: Path) -> None:
                 shutil.copyfile(fresh, copy)
             fresh.unlink()
         else:
-            _sync(target.parent)
+            sync_name(target)
 
 
 def _strange(folder: Path) -> list[str]:
@@ -385,12 +385,3 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """Make a rename durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
