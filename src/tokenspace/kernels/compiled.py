@@ -26,7 +26,7 @@ from typing import Any
 
 import numba
 from numba.core import event
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.serialize import dumps
 
 _ROOM = "tokenspace.kernels"
@@ -85,7 +85,7 @@ class _KeptCode(FunctionCache):
             super().save_overload(sig, data)
 
 
-class _CheckedFiles:
+class _CheckedFiles(IndexDataCacheFile):
     """The files of one function's machine code, one for each combination of argument types.
 
     A file is two SHA-256 digests and a pickle: the digest of what the code was compiled from and for, and the
