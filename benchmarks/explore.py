@@ -49,7 +49,7 @@ class Server:
 
     def __init__(self, source: str):
         self._began = time.perf_counter()
-        command = [sys.executable, "-m", "tokenspace", "explore", source, "--no-browser"]
+        command = [sys.executable, "-m", "tokenspace", "explore", source, "--no-browser", "--no-token"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self._process.stdout.readline()
         self._port = int(re.search(r":(\d+)/", line)[1])

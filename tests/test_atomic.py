@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import os
 import signal
@@ -259,3 +260,24 @@ def test_a_folder_that_holds_files_is_not_replaced(tmp_path):
         (tmp_path / "out" / "theirs").touch()
     assert sorted(os.listdir(tmp_path)) == ["file", "link", "out"]
     assert os.listdir(tmp_path / "out") == ["theirs"]
+
+
+@pytest.mark.parametrize("write", [atomic.replacing, atomic.replacing_folder], ids=["file", "folder"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL], ids=errno.errorcode.get)
+def test_a_folder_that_cannot_be_synced_is_said_as_it_is(write, number, tmp_path, monkeypatch):
+    """The new file has its name by then: the error must not say that nothing was written."""
+    sync = os.fsync
+
+    def fsync(handle):
+        if os.path.samestat(os.fstat(handle), tmp_path.stat()):
+            raise OSError(number, os.strerror(number))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    refused = pytest.raises(
+        OutputError, match=r"t is written, but may be lost in a power cut: .*Input/output"
+    )
+    with refused if number == errno.EIO else contextlib.nullcontext(), write(tmp_path / "t") as fresh:
+        (fresh / "a" if write is atomic.replacing_folder else fresh).write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+    assert (tmp_path / "t" / "a" if write is atomic.replacing_folder else tmp_path / "t").read_text() == "new"

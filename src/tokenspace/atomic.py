@@ -8,6 +8,7 @@ a lock was left by a process that was killed: the next who writes to the same pl
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tokenspace.errors import OutputError
+from tokenspace.shown import shown
 
 try:
     import fcntl
@@ -36,8 +38,8 @@ _LONGEST_NAME = 255 - len("..xxxxxxxx.partial")  # bytes
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a fresh path beside ``path`` to write to; on success it is synced and renamed to ``path``.
 
-    On any failure, an interrupt included, what was written is removed and ``path`` is what it was.
-    ``OutputError`` if the place can't be written.
+    On any failure, an interrupt included, what was written is removed and ``path`` is what it was; but for
+    that of ``sync_name``. ``OutputError`` if the place can't be written.
     """
     check_writable(path)
     target = Path(path).resolve()  # through a link, so that the link stays one
@@ -50,7 +52,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         fresh.chmod(mode)
         _sync(fresh)
         fresh.replace(target)
-        _sync(target.parent)
+        sync_name(target)
 
 
 @contextmanager
@@ -73,7 +75,7 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             _sync(Path(folder))
         check_folder_free(target)  # another process may have been first
         fresh.replace(target)
-        _sync(target.parent)
+        sync_name(target)
 
 
 def check_folder_free(path: str | os.PathLike[str]) -> None:
@@ -211,6 +213,23 @@ def _is_at(handle: int, folder: Path) -> bool:
         return os.path.samestat(os.fstat(handle), folder.lstat())
     except FileNotFoundError:
         return False
+
+
+def sync_name(target: Path) -> None:
+    """Have the disk hold the name that ``target`` has just got.
+
+    ``OutputError`` if it can't: the file is there by then, and the message says so. A file system that syncs
+    no folders is left alone.
+    """
+    try:
+        _sync(target.parent)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOTSUP):
+            return
+        raise OutputError(
+            f"{shown(str(target))} is written, but may be lost in a power cut: the folder can't be synced "
+            f"({error.strerror or error}); check the disk"
+        ) from None
 
 
 def _sync(path: Path) -> None:

@@ -4,9 +4,19 @@ A message says what was found, what is allowed, and what to do. The command line
 exits with status 1.
 """
 
+from __future__ import annotations
+
+from tokenspace.shown import brief
+
 
 class TokenspaceError(Exception):
-    """The root: ``except TokenspaceError`` catches every error below."""
+    """The root: ``except TokenspaceError`` catches every error below.
+
+    A message may quote a file, which may hold anything: it is shortened, and shows no control characters.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(brief(one) if isinstance(one, str) else one for one in arguments))
 
 
 class TokenIdError(TokenspaceError, IndexError):
@@ -26,7 +36,7 @@ class TableFormatError(TokenspaceError, ValueError):
 
 
 class OutputError(TokenspaceError, OSError):
-    """An output can't be written; whatever was there before is untouched."""
+    """An output can't be written: what was there before is untouched, unless the message says otherwise."""
 
 
 class CheckpointError(TokenspaceError):
@@ -42,10 +52,30 @@ class CorpusError(TokenspaceError):
 
 
 class MissingExtra(TokenspaceError, ImportError):
-    """A part of tokenspace needs packages that are not installed; the message names the pip command."""
+    """A part of tokenspace needs packages that are not installed; the message names the pip command.
+
+    It names the packages of the ``extra`` themselves, so that it works from a clone and a wheel alike.
+    """
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs packages that are not installed; run: pip install 'tokenspace[{extra}]'"
-        )
+        packages = " ".join(f"'{package}'" for package in packages_of(extra))
+        super().__init__(f"{what} needs packages that are not installed; run: pip install {packages}")
         self.extra = extra
+
+
+def packages_of(extra: str) -> list[str]:
+    """Return the packages of an extra as pip takes them; its own name if the metadata lacks it.
+
+    >>> packages_of("umap")
+    ['umap-learn>=0.5.7']
+    """
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires("tokenspace") or []
+    except PackageNotFoundError:  # run from a folder, and never installed
+        lines = []
+    parts = [line.partition(";") for line in lines]
+    wanted = re.compile(rf"""\bextra\s*==\s*["']{re.escape(extra)}["']""")
+    return [package.strip() for package, _, marker in parts if wanted.search(marker)] or [extra]

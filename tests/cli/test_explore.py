@@ -27,8 +27,8 @@ def served(monkeypatch):
     found = {"opened": []}
 
     class Served:
-        def __init__(self, explorer, host):
-            found.update(explorer=explorer, host=host)
+        def __init__(self, explorer, host, token):
+            found.update(explorer=explorer, host=host, token=token)
 
         def run(self, sockets):
             found["address"] = sockets[0].getsockname()
@@ -50,11 +50,12 @@ def test_the_page_is_served_until_ctrl_c():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
-            host, port = re.fullmatch(r"http://([\d.]+):(\d+)/  \(Ctrl-C ends it\)\n", line).groups()
+            printed = r"http://([\d.]+):(\d+)/\?token=([\w-]{32})  \(Ctrl-C ends it\)\n"
+            host, port, token = re.fullmatch(printed, line).groups()
             assert host == "127.0.0.1"
             for path in ("/", "/api/table"):
                 connection = http.client.HTTPConnection(host, int(port), timeout=30)
-                connection.request("GET", path)
+                connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
                 response = connection.getresponse()
                 assert response.status == 200
                 assert response.read()
@@ -70,7 +71,7 @@ def test_a_free_port_is_taken_and_a_browser_opened(table, served):
     result = run(table)
     assert (result.exit_code, result.stderr) == (0, "")
     assert served["host"] == served["address"][0] == "127.0.0.1"
-    assert served["opened"] == [f"http://127.0.0.1:{served['address'][1]}/"]
+    assert served["opened"] == [f"http://127.0.0.1:{served['address'][1]}/?token={served['token']}"]
     assert result.stdout == f"{served['opened'][0]}  (Ctrl-C ends it)\n"
     assert served["explorer"].facts()["name"] == "small.safetensors"
 
@@ -83,6 +84,16 @@ def test_no_browser_opens_where_none_is_wanted_or_there_is_no_display(table, ser
     assert served["opened"] == []
 
 
+def test_each_start_has_a_token_of_its_own_unless_none_is_wanted(table, served):
+    tokens = set()
+    for _ in range(2):
+        run(table, "--no-browser")
+        tokens.add(served["token"])
+    assert len(tokens) == 2
+    assert run(table, "--no-browser", "--no-token").stdout.split("  ")[0].endswith("/")
+    assert served["token"] is None
+
+
 def test_the_recipe_is_the_walks_first(served):
     run("wordnet", "--recipe", "gpt2", "--no-browser")
     assert served["explorer"].facts()["recipe"] == "gpt2"
@@ -91,7 +102,8 @@ def test_the_recipe_is_the_walks_first(served):
 def test_an_address_that_others_reach_is_warned_of(table, served):
     result = run(table, "--host", "0.0.0.0")
     assert result.stderr == (
-        "0.0.0.0 is more than this machine: whoever reaches it over the network can read this table\n"
+        "0.0.0.0 is more than this machine: anyone on the network who has its address can read this table, "
+        "and it is sent unencrypted\n"
     )
     assert result.stdout.startswith("http://127.0.0.1:")
 

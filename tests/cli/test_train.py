@@ -137,7 +137,7 @@ def start_long_training(folder, *arguments: str) -> subprocess.Popen:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_what_there_is(folder, number):
     process = start_long_training(folder, "--epochs", "1000", "--snapshots", "1000", "--json")
-    while "saved t.snapshot-1" not in process.stderr.readline():
+    while "snapshot 1 of" not in process.stderr.readline():
         pass
     process.send_signal(number)
     output, messages = process.communicate(timeout=60)
@@ -240,4 +240,4 @@ def test_a_terminal_sees_the_loss_curve_at_the_end(folder, json_too):
 def test_a_pipe_sees_no_curve(folder):
     result = train(folder, "text.txt", "-o", "t", "--snapshots", "3")
     assert "│" not in result.stderr + result.stdout
-    assert "75%: saved t.snapshot-3" in result.stderr
+    assert "75%: snapshot 3 of" in result.stderr

@@ -1,4 +1,6 @@
-"""Run as a program: a child that saves one table after another is killed (SIGKILL) at random moments.
+"""Run as a program: a child that saves one table after another is killed (SIGKILL) at each of its steps.
+
+Every other time it is killed some time after one. Steps place the kills, since a machine may be busy.
 
 Arguments: the format, a folder, how many kills. Prints a JSON line for each. Table n is full of the number n,
 and its tokens tell it too, so that what is found after a kill is one of them, whole, or none.
@@ -10,6 +12,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from tokenspace.formats import native, npz, numpy, static_embedding, word2vec
 from tokenspace.table import Table
 from tokenspace.vocab import Vocab
 
+FILE_STEPS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "tempfile.mkdtemp"}
 SHAPE = {"static": (300, 8_192)}  # few tokens: its tokenizer takes longer to make than its rows to write
 FORMATS = {
     "native": (native.save, native.load, "t.safetensors"),
@@ -68,12 +72,35 @@ class Saver:
         )
 
 
-def killed(saver: Saver, first: int, seconds: float) -> tuple[int, int]:
+class Steps:
+    """Counts the steps of files in a folder, and kills the process at one of them, or ``delay`` s later."""
+
+    def __init__(self, folder: Path, kill_at: int = 0, delay: float = 0.0) -> None:
+        self.count = 0
+        self._folder, self._kill_at = str(folder), kill_at
+        self._killer = threading.Timer(delay, _kill) if delay else None
+        sys.addaudithook(self._hear)
+
+    def _hear(self, name: str, arguments: tuple) -> None:
+        if name in FILE_STEPS and str(arguments[0]).startswith(self._folder):
+            self.count += 1
+            if self.count == self._kill_at:
+                if self._killer is None:
+                    _kill()
+                self._killer.start()
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(saver: Saver, first: int, kill_at: int, delay: float) -> tuple[int, int]:
     """How many saves a child began, and how many it ended, from table ``first`` on, until it was killed."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
         try:
+            Steps(saver.folder, kill_at, delay)
             for n in itertools.count(first):
                 table = saver.table(n)
                 os.write(theirs, b"b")
@@ -82,11 +109,8 @@ def killed(saver: Saver, first: int, seconds: float) -> tuple[int, int]:
         finally:
             os._exit(1)
     os.close(theirs)
-    told = os.read(ours, 1)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
     with os.fdopen(ours, "rb") as pipe:
-        told += pipe.read()
+        told = pipe.read()
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     return told.count(b"b"), told.count(b"e")
@@ -96,12 +120,14 @@ def main(name: str, folder: Path, kills: int) -> None:
     saver, last = Saver(name, folder), 0
     saver.save(last, saver.table(last))
     table = saver.table(last := last + 1)
+    steps = Steps(folder)
     begin = time.perf_counter()
     saver.save(last, table)
-    whole = time.perf_counter() - begin
+    whole, count = time.perf_counter() - begin, steps.count
     random.seed(11)
-    for _ in range(kills):
-        begun, ended = killed(saver, last + 1, random.uniform(0, 1.5 * whole))
+    for n in range(kills):  # at each step in turn, and every other time between it and one of the next
+        delay = random.uniform(0, 2 * whole / count) if n // count % 2 else 0.0
+        begun, ended = killed(saver, last + 1, 1 + n % count, delay)
         left = saver.partials()
         old, new = last + ended, last + begun
         found = saver.found(new)

@@ -43,6 +43,7 @@ def add(x, y):
 }
 EIGHT_TIMES = "from tokenspace.kernels.outer import eight_times; print(eight_times(3))"
 ONCE = "tokenspace: compiling its kernels, once\n"
+AGAIN = "tokenspace: compiling its kernels, again: what was kept of them is damaged\n"
 EACH_TIME = (
     "tokenspace: compiling its kernels, in each process: "
     "numba finds no folder to keep them in (set NUMBA_CACHE_DIR)\n"
@@ -57,7 +58,8 @@ class Room:
         package = Path(tokenspace.__file__).parent
         self.kernels = folder / "tokenspace" / "kernels"
         self.kernels.mkdir(parents=True)
-        for file in (package / "__init__.py", package / "errors.py", *(package / "kernels").glob("*.py")):
+        root = (package / name for name in ("__init__.py", "errors.py", "shown.py"))
+        for file in (*root, *(package / "kernels").glob("*.py")):
             shutil.copy(file, folder / "tokenspace" / file.relative_to(package))
         for name, source in MODULES.items():
             (self.kernels / f"{name}.py").write_text(source)
@@ -100,6 +102,60 @@ def test_a_change_in_any_module_that_the_code_comes_from_makes_it_stale(module, 
     assert room.run() == ({"outer": "36\n", "middle": "6\n", "inner": "6\n"}[module], ONCE)
     file.write_text(MODULES[module])
     assert room.run()[0] == "24\n"
+
+
+def flip(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+DAMAGES = {
+    "emptied": lambda content: b"",
+    "cut in its head": lambda content: content[:20],
+    "cut after its head": lambda content: content[:64],
+    "cut": lambda content: content[: len(content) // 2],
+    "one byte short": lambda content: content[:-1],
+    "one byte more": lambda content: content + b"\0",
+    "zeros": lambda content: bytes(len(content)),
+    "zeros at the end": lambda content: content[:-4096] + bytes(4096),
+    "a bit flipped": lambda content: flip(content, len(content) // 2),
+    "the last bit flipped": lambda content: flip(content, len(content) - 1),
+    "its digest changed": lambda content: flip(content, 40),
+    "numba's own": lambda content: content[64:],
+    "a pickle that can't be read": lambda content: b"\x80\x04.",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_compiled_again_and_never_run(damage, room):
+    assert room.run() == ("24\n", ONCE)
+    kept = list((room.kernels / "__pycache__").glob("*.nbc"))
+    assert kept
+    for file in kept:
+        file.write_bytes(damage(file.read_bytes()))
+    assert room.run() == ("24\n", AGAIN)
+    assert room.run() == ("24\n", "")
+
+
+def test_a_whole_file_of_other_code_is_not_run(room):
+    assert room.run("from tokenspace.kernels.inner import add; print(add(3, 4), add(1.5, 2))") == (
+        "7 3.5\n", ONCE,
+    )  # fmt: skip
+    one, other = sorted((room.kernels / "__pycache__").glob("inner.add*.nbc"))
+    one.write_bytes(other.read_bytes())
+    added = room.run("from tokenspace.kernels.inner import add; print(add(3, 4), add(1.5, 2))")
+    assert added == ("7 3.5\n", ONCE)
+
+
+@pytest.mark.parametrize("name", ["a folder", "a dead link"])
+def test_what_is_no_file_stops_nothing(name, room):
+    room.run()
+    for file in (room.kernels / "__pycache__").glob("*.nbc"):
+        file.unlink()
+        if name == "a folder":
+            file.mkdir()
+        else:
+            file.symlink_to("nowhere")
+    assert room.run() == ("24\n", ONCE)
 
 
 def test_a_change_elsewhere_does_not(room):

@@ -87,6 +87,43 @@ def test_scores_beyond_the_table_are_clamped_and_never_read_outside_it(score, st
     assert 0 <= step(model, 1, np.float32(0), scratch) <= 16.01
 
 
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("score", [-1e30, -1e4, -33.0, -9.0, 9.0, 33.0, 1e4, 1e30], ids=str)
+def test_a_step_is_the_references_where_sigma_is_flat(score, step):
+    """A pair that is right by far moves nothing, one that is wrong by far is pulled at the full rate."""
+    inputs, outputs = np.ones((1, 1)), np.array([[score], [score]])
+    true = SkipGram.from_weights(np.vstack([inputs, inputs]), outputs).negative_sampling_loss([0], [0], [[1]])
+    model = skipgram.Model(skipgram.padded(inputs), skipgram.padded(np.float32(outputs)))
+    scratch = skipgram.scratch(1, window=1, negative=1)
+    scratch.targets[:] = 0, 1
+    step(model, 1, np.float32(1), scratch)
+    clamped = 3.4e-4  # the table of σ ends at ±8
+    np.testing.assert_allclose(1 - model.inputs[0, 0], true.d_center[0, 0], rtol=1e-3, atol=2 * clamped * 9)
+    if abs(score) < 1e4:  # beyond, a float32 has no place for so small a move
+        np.testing.assert_allclose(score - model.outputs[:, 0], true.d_context[:, 0], atol=2 * clamped)
+    if score > 32:
+        assert model.outputs[0, 0] == np.float32(score)
+    if score < -32:
+        assert model.outputs[1, 0] == np.float32(score)
+
+
+@pytest.mark.parametrize("words", [[0], [0, 1], [0, 1, 2]], ids=["one word", "two", "three"])
+@pytest.mark.parametrize("window", [1, 5])
+def test_rows_of_very_few_words_stay_small(words, window, rng):
+    ids = np.resize(np.array(words, np.int32), 12_000)
+    corpus = skipgram.Corpus(ids, np.arange(0, len(ids) + 1, 12))
+    draws = skipgram.draws(np.bincount(ids), 0.0, window, rng)
+    model = skipgram.Model(skipgram.padded(rng.normal(0, 0.1, (3, 16))), skipgram.padded(np.zeros((3, 16))))
+    scratch = skipgram.scratch(16, window, negative=5)
+    for seed in range(1, 101):
+        loss, pairs = skipgram.train_sentences(
+            0, 1000, corpus, model, draws, np.float32(0.05), np.uint64(seed), scratch
+        )
+    assert loss / pairs < np.log(2) * 6
+    assert np.abs(model.inputs).max() < 10
+    assert np.abs(model.outputs).max() < 10
+
+
 def test_frequent_tokens_are_thinned_as_word2vec_does(rng):
     counts = np.array([0, 900, 90, 10])
     draws = skipgram.draws(counts, sample=0.01, window=5, rng=rng)

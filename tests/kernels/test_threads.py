@@ -51,12 +51,14 @@ def test_one_thread_runs_the_pieces_in_order_in_the_callers_thread():
 
 def test_no_two_running_pieces_share_a_worker():
     busy = [threading.Lock() for _ in range(4)]
-    used = set()
+    used, all_here = set(), threading.Barrier(4)
 
     def body(worker, piece):
         assert busy[worker].acquire(blocking=False)
-        used.add(worker)
-        time.sleep(0.002)
+        if worker not in used:
+            used.add(worker)
+            all_here.wait(timeout=60)  # however long a busy machine takes to start the others
+        time.sleep(0.0005)
         busy[worker].release()
 
     threads.share(body, 400, threads=4)

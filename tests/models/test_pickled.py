@@ -186,4 +186,4 @@ def test_without_torch_the_extra_is_named(small_checkpoint, tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert "weights-only loader" in run.stdout
-    assert "pip install 'tokenspace[torch]'" in run.stdout
+    assert "pip install 'torch>=2.13' 'numba>=0.61'" in run.stdout

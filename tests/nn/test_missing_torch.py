@@ -11,5 +11,5 @@ def test_without_torch_the_room_says_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "tokenspace.nn needs packages that are not installed; run: pip install 'tokenspace[torch]'\n"
+        "tokenspace.nn needs packages that are not installed; run: pip install 'torch>=2.13' 'numba>=0.61'\n"
     )

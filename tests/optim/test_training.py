@@ -350,5 +350,6 @@ def test_without_torch_the_room_says_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "tokenspace.optim needs packages that are not installed; run: pip install 'tokenspace[torch]'\n"
+        "tokenspace.optim needs packages that are not installed; "
+        "run: pip install 'torch>=2.13' 'numba>=0.61'\n"
     )

@@ -2,7 +2,8 @@
 
 Prints one JSON line for each kill. Everything is compiled before the first fork, so a child costs little more
 than its work. A *moment* is a step of a file (opened, renamed, removed, …) in the run's folder or beside its
-output, or an event of training's progress.
+output, or an event of training's progress. Each run has the same ones, however busy the machine is: a kill is
+placed by them, or some time after one, and a run that is done by then waits for it.
 """
 
 import json
@@ -12,6 +13,7 @@ import re
 import shutil
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -34,19 +36,24 @@ def train(folder: Path, progress=None) -> None:
         seed=5,
         output=folder / "t.safetensors",
         resume=True,
-        checkpoint_minutes=1e-5,
+        checkpoint_minutes=0,  # after every piece, whatever the clock says
         evaluate=[folder / "pairs.tsv"],
         progress=progress,
     )
 
 
 class Moments:
-    """Counts moments, and kills the process at one of them."""
+    """Counts moments, and kills the process at one of them, or ``delay`` seconds later."""
 
-    def __init__(self, folder: Path, kill_at: int, tell: int) -> None:
+    def __init__(self, folder: Path, kill_at: int, delay: float, tell: int) -> None:
         self.count = 0
         self._folder, self._kill_at, self._tell = str(folder), kill_at, tell
+        self._killer = threading.Timer(delay, _kill) if delay else None
         sys.addaudithook(self._hear)
+
+    def wait_for_kill(self) -> None:
+        if self._killer is not None:
+            self._killer.join()
 
     def progress(self, event) -> None:
         self._moment(event.phase)
@@ -60,25 +67,31 @@ class Moments:
         os.write(self._tell, f"{what}\n".encode())
         self.count += 1
         if self.count == self._kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            if self._killer is None:
+                _kill()
+            self._killer.start()
 
 
-def in_child(folder: Path, kill_at: int = 0, seconds: float | None = None) -> tuple[bool, list[str]]:
-    """Train in a child that is killed at a moment, or after some time; (killed, moments until then)."""
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_child(folder: Path, kill_at: int = 0, delay: float = 0.0) -> tuple[bool, list[str]]:
+    """Train in a child that is killed at a moment, or soon after it; (killed, moments until then)."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
             os.close(ours)
-            train(folder, Moments(folder, kill_at, theirs).progress)
+            moments = Moments(folder, kill_at, delay, theirs)
+            train(folder, moments.progress)
+            if kill_at:
+                moments.wait_for_kill()
             status = 0
         finally:
             os._exit(status)
     os.close(theirs)
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
     with os.fdopen(ours, encoding="utf-8", errors="surrogateescape") as pipe:
         moments = pipe.read().splitlines()
     _, status = os.waitpid(child, 0)
@@ -135,9 +148,11 @@ def main(root: Path, how: str) -> None:
     whole = time.perf_counter() - begin
     expected = outcome(folder)
     random.seed(7)
-    if how == "random":  # half of them anywhere in time, half at a step
-        kills = [{"seconds": random.uniform(0, whole)} for _ in range(KILLS // 2)]
-        kills += [{"kill_at": n} for n in random.sample(range(1, len(moments) + 1), KILLS // 2)]
+    if how == "random":  # half of them between two moments, half at one
+        chosen = random.sample(range(1, len(moments) + 1), KILLS)
+        kills = [{"kill_at": n} for n in chosen]
+        for kill in kills[: KILLS // 2]:
+            kill["delay"] = random.uniform(0, 2 * whole / len(moments))
     else:  # one at each kind of step
         kinds: dict[str, list[int]] = {}
         for n, moment in enumerate(moments, start=1):

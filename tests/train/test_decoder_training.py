@@ -150,15 +150,30 @@ def test_only_matrices_of_the_body_decay(rng):
     assert sorted(every) == sorted(id(value) for value in run.model.parameters())
 
 
-def test_a_loss_that_is_no_number_any_more_is_told(rng):
+@pytest.mark.parametrize(("scale", "loss"), [(float("nan"), "nan"), (1e5, r"[\d.e+]+")], ids=["NaN", "large"])
+def test_a_loss_that_left_all_reason_is_told_at_its_step(rng, scale, loss):
     run = training(rng)
-    with torch.no_grad():
-        run.model.head.weight[3] = float("nan")
     run.take_step(0.0, warm_up=1)
+    with torch.no_grad():
+        run.model.head.weight.mul_(scale)
+    before = [value.clone() for value in run.model.parameters()]
     with pytest.raises(
-        ShapeError, match=r"diverged: the loss is nan; lower the rate \(0.001\) or the weight"
+        ShapeError, match=rf"diverged: the loss is {loss}; lower the rate \(0.001\) or the weight"
     ):
-        run.take_loss()
+        run.take_step(0.0, warm_up=1)
+    for value, was in zip(run.model.parameters(), before, strict=True):  # nothing was learned from it
+        torch.testing.assert_close(value, was, equal_nan=True, rtol=0, atol=0)
+    assert run.step == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e6])
+def test_parameters_that_left_all_reason_are_told_before_they_are_saved(rng, value):
+    run = training(rng)
+    run.check()
+    with torch.no_grad():
+        next(run.model.body.parameters()).view(-1)[0] = value
+    with pytest.raises(ShapeError, match=r"training diverged: a row holds .*; lower the rate"):
+        run.check()
 
 
 @pytest.mark.parametrize("scale", [float("nan"), 1e5])

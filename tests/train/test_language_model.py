@@ -380,5 +380,5 @@ def test_without_torch_it_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (
         "training a language model needs packages that are not installed; "
-        "run: pip install 'tokenspace[torch]'\n"
+        "run: pip install 'torch>=2.13' 'numba>=0.61'\n"
     )

@@ -17,7 +17,8 @@ from tokenspace.errors import OutputError, TableFormatError
 from tokenspace.formats import native
 from tokenspace.table import Table
 from tokenspace.train import checksum
-from tokenspace.train.run import Run, folder_beside, losses_beside
+from tokenspace.train.places import folder_beside, losses_beside
+from tokenspace.train.run import Run
 from tokenspace.vocab import Vocab
 
 SETTINGS = {"dim": 4, "seed": 1, "window": 5, "sample": 1e-3, "epochs": None}

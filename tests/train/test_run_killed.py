@@ -38,7 +38,7 @@ def check(found: list[dict]) -> None:
 def test_killed_at_20_random_moments_a_run_ends_with_the_same_bits(root):
     found = kills(root, "random")
     assert len(found) == 20
-    assert sum(kill["killed"] for kill in found) >= 18  # one or two may be done by then
+    assert all(kill["killed"] for kill in found)
     assert any(kill["pieces"] is None for kill in found)
     assert any(kill["pieces"] for kill in found)
     check(found)
@@ -51,7 +51,8 @@ def test_killed_at_each_kind_of_step_a_run_ends_with_the_same_bits(root):
     steps = {kill["at"] for kill in found}
     assert steps >= {
         "os.mkdir t.training", "counting", "encoding", "os.rename t.training/corpus/corpus.json", "training",
-        "open t.loss.jsonl", "os.mkdir t.training/.state.safetensors.partial",
+        "open t.training/loss.jsonl", "os.rename t.loss.jsonl",
+        "os.mkdir t.training/.state.safetensors.partial",
         "os.rename t.training/state.safetensors", "os.mkdir t.training/.table.safetensors.partial",
         "os.rename t.safetensors", "os.remove t.training/settings.json", "os.rmdir t.training",
     }  # fmt: skip

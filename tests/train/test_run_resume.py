@@ -117,7 +117,7 @@ def test_an_interrupted_run_goes_on_to_the_bits_of_one_that_was_not(folder, monk
 def test_an_interrupted_run_leaves_a_table_that_says_so_and_its_folder(broken_off):
     assert formats.load(broken_off / "t.safetensors").provenance["interrupted_at"] < 0.5
     assert sorted(os.listdir(broken_off / "t.training")) == [
-        "corpus", "lock", "settings.json", "state.safetensors",
+        "corpus", "lock", "loss.jsonl", "settings.json", "state.safetensors",
     ]  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def test_without_plotly_the_address_says_so(odd, monkeypatch):
     with serving(Explorer(odd)) as url:
         answer = get(urlsplit(url).port, "/plotly.js")
         assert answer.status == 404
-        assert "pip install 'tokenspace[look]'" in answer.json["error"]
+        assert "pip install 'plotly>=6.0' 'scikit-learn>=1.5'" in answer.json["error"]
         assert call(urlsplit(url).port, "table").json["plotly"] is False
 
 

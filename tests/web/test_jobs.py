@@ -8,30 +8,33 @@ from tokenspace.web.jobs import Jobs, Running
 
 
 def test_a_long_job_is_polled_and_runs_once():
-    jobs, go, runs = Jobs(), threading.Event(), []
+    jobs, begun, go, runs = Jobs(), threading.Event(), threading.Event(), []
 
     def compute(progress):
         runs.append(1)
         progress(1, 4)
-        go.wait(10)
+        begun.set()
+        go.wait(60)
         return "done"
 
     assert isinstance(jobs.result("a", compute, wait=0.05), Running)
+    assert begun.wait(60)
     assert jobs.result("a", compute, wait=0.05) == Running(0.25)
     go.set()
-    assert jobs.result("a", compute, wait=10) == "done"
+    assert jobs.result("a", compute, wait=60) == "done"
     assert jobs.result("a", compute) == "done"
     assert runs == [1]
 
 
 def test_one_at_a_time_and_what_was_asked_for_last_comes_first():
-    jobs, go, order, together = Jobs(), threading.Event(), [], []
+    jobs, begun, go, order, together = Jobs(), threading.Event(), threading.Event(), [], []
     busy = threading.Lock()
 
     def job(name):
         def compute(progress):
             together.append(not busy.acquire(blocking=False))
-            go.wait(10)
+            begun.set()
+            go.wait(60)
             order.append(name)
             busy.release()
             return name
@@ -40,8 +43,9 @@ def test_one_at_a_time_and_what_was_asked_for_last_comes_first():
 
     for name in ("first", "second", "third", "second"):
         jobs.result(name, job(name), wait=0.02)
+        assert begun.wait(60)  # the first runs, and the others wait
     go.set()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(order) < 3 and time.monotonic() < deadline:
         time.sleep(0.005)
     assert order == ["first", "second", "third"]
@@ -78,11 +82,17 @@ def test_results_are_forgotten_oldest_first():
 
 
 def test_too_many_that_wait_are_refused():
-    jobs, go = Jobs(), threading.Event()
+    jobs, begun, go = Jobs(), threading.Event(), threading.Event()
+
+    def compute(progress):
+        begun.set()
+        go.wait(60)
+
     try:
         for n in range(9):  # one runs, eight wait
-            jobs.result(n, lambda progress: go.wait(10), wait=0.02)
+            jobs.result(n, compute, wait=0.02)
+            assert begun.wait(60)
         with pytest.raises(TokenspaceError, match="too many"):
-            jobs.result(9, lambda progress: go.wait(10), wait=0.02)
+            jobs.result(9, compute, wait=0.02)
     finally:
         go.set()

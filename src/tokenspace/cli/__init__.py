@@ -5,6 +5,7 @@ Modules here import click alone at their top, so that ``tokenspace --help`` come
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import sys
 from typing import Any
@@ -58,7 +59,8 @@ class Verbs(click.Group):
     def _fail(self, ctx: click.Context, message: str, status: int) -> None:
         if ctx.params.get("debug"):
             raise
-        click.echo(one_line(message), err=True)
+        with contextlib.suppress(OSError):  # stderr takes nothing: the status still says so
+            click.echo(one_line(message), err=True)
         ctx.exit(status)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

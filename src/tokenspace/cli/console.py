@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -72,8 +72,9 @@ def note_direction(view: View, word: str, metric: str = "cosine") -> None:
 
 
 def note(message: str) -> None:
-    """A remark for the person, on stderr, so that stdout holds the answer alone."""
-    click.echo(one_line(message), err=True)
+    """Print a remark on stderr, so that stdout holds the answer alone; dropped where stderr takes nothing."""
+    with suppress(OSError):
+        click.echo(one_line(message), err=True)
 
 
 def pieces_shown(pieces: Sequence[str]) -> str:
@@ -121,7 +122,7 @@ def asked(given: Sequence[str], what: str) -> Iterator[Asked]:
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="surrogateescape")  # read in blocks, it would fail before its line
     empty = True
-    for n, line in enumerate(sys.stdin, start=1):
+    for n, line in enumerate(_lines_of_stdin(), start=1):
         try:
             line.encode("utf-8", "surrogateescape").decode("utf-8")
         except UnicodeDecodeError as error:
@@ -133,6 +134,15 @@ def asked(given: Sequence[str], what: str) -> Iterator[Asked]:
             yield Asked(line.rstrip("\r\n"), n)
     if empty:
         raise CorpusError(f"stdin is empty; give {what}, or pipe one a line")
+
+
+def _lines_of_stdin() -> Iterator[str]:
+    from tokenspace.errors import CorpusError
+
+    try:
+        yield from sys.stdin
+    except OSError as error:  # a folder, or a stream that is open for writing
+        raise CorpusError(f"can't read stdin: {error.strerror or error}") from None
 
 
 def texts(given: Sequence[str], what: str) -> Iterator[str]:

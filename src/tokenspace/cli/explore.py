@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sys
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 )
 @click.option("--no-browser", is_flag=True, help="Only print the page's address.")
 @click.option(
+    "--no-token",
+    is_flag=True,
+    help="Answer every program that can reach the port, for scripts: the address then holds no secret.",
+)
+@click.option(
     "--html",
     "page",
     metavar="OUT.html",
@@ -45,6 +51,7 @@ def explore(
     host: str,
     recipe: str | None,
     no_browser: bool,
+    no_token: bool,
     page: str | None,
     texts: tuple[str, ...],
     neighbors: int | None,
@@ -52,8 +59,9 @@ def explore(
     """Look at TABLE in a browser: the walk of a text, a map of all tokens, and queries.
 
     TABLE is a table's file, a checkpoint's folder, or a built-in table's name. The page is served to this
-    machine alone, loads nothing from elsewhere, and lives until Ctrl-C. With --html it is a file instead:
-    the same three views, and what they need lies in it.
+    machine alone, loads nothing from elsewhere, and lives until Ctrl-C. Its address holds a token, without
+    which nothing is answered. With --html it is a file instead: the same three views, and what they need
+    lies in it.
     """
     from tokenspace.web.explorer import Explorer
 
@@ -63,24 +71,25 @@ def explore(
     if page is not None:
         _write(explorer, page, texts, neighbors)
     else:
-        _serve(explorer, host, port, no_browser)
+        _serve(explorer, host, port, no_browser, None if no_token else secrets.token_urlsafe(24))
 
 
-def _serve(explorer: Explorer, host: str, port: int, no_browser: bool) -> None:
+def _serve(explorer: Explorer, host: str, port: int, no_browser: bool, token: str | None) -> None:
     from tokenspace.web.headers import is_loopback
     from tokenspace.web.server import listening, server, url_of
 
     with listening(host, port) as listener:
-        url = url_of(listener, host)
+        url = url_of(listener, host, token)
         if not is_loopback(host):
-            note(f"{host} is more than this machine: whoever reaches it over the network can read this table")
+            who = "anyone on the network" if token is None else "anyone on the network who has its address"
+            note(f"{host} is more than this machine: {who} can read this table, and it is sent unencrypted")
         click.echo(f"{url}  (Ctrl-C ends it)")
         sys.stdout.flush()
         explorer.warm()
         if not no_browser and _has_display():
             webbrowser.open(url)
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn hands the signal on when it has ended
-            server(explorer, host).run(sockets=[listener])
+            server(explorer, host, token).run(sockets=[listener])
 
 
 def _write(explorer: Explorer, page: str, texts: tuple[str, ...], neighbors: int | None) -> None:

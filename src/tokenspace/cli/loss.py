@@ -13,7 +13,7 @@ from tokenspace.cli.picture import check_page, html_option, screen
 def loss(file: str, page: str | None, as_json: bool) -> None:
     """How the loss fell: the curve of FILE (OUT.loss.jsonl).
 
-    FILE is what `tokenspace train` writes beside its table, also while it still trains.
+    FILE is what `tokenspace train` writes beside its table; while it trains, OUT.training/loss.jsonl.
     """
     from tokenspace.plots import LossCurve, write_page
 

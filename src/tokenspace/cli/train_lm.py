@@ -28,7 +28,8 @@ from tokenspace.train.language_model import language_model
 from tokenspace.train.language_model_settings import OBJECTIVE, Settings, width
 from tokenspace.train.learning import tokenizer_sha256
 from tokenspace.train.losses import LossLog
-from tokenspace.train.run import Run, disk_told, folder_beside, kept_if_of_use, losses_beside
+from tokenspace.train.places import folder_beside, losses_beside
+from tokenspace.train.run import Run, disk_told, kept_if_of_use
 from tokenspace.train.scores import Evaluation, said
 from tokenspace.train.sources import check_same_text
 
@@ -93,7 +94,7 @@ def learn(
                 before = 0 if state is None else state[1]["tokens"]
                 if before:
                     bar.note(f"going on where {before:,} tokens were read")
-                with LossLog(losses, keep_tokens=before) as log:
+                with LossLog(run.losses, keep_tokens=before) as log:
                     learned = language_model(
                         texts_read,
                         tokenizer=tokenizer,

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tokenspace import formats, train
-from tokenspace.cli.console import shown
 from tokenspace.cli.early_end import EarlyEnd
 from tokenspace.cli.train_texts import check_places, readable_twice, resumable, tokenizer_of
 from tokenspace.cli.training_view import Bar, report
 from tokenspace.table import Table
 from tokenspace.tokenizer_training import KINDS, WHOLE_WORDS
-from tokenspace.train.run import Run, disk_told, folder_beside, losses_beside
+from tokenspace.train.places import folder_beside, losses_beside, snapshot_beside, snapshot_within
+from tokenspace.train.run import Run
 
 
 def learn(
@@ -68,15 +68,15 @@ def learn(
 
 
 class _Snapshots:
-    """Saves tables beside ``output``: table.safetensors → table.snapshot-1.safetensors, …-2, …"""
+    """Saves tables in the run's folder; with the table they get their ``paths`` beside it."""
 
     def __init__(self, output: str, count: int):
-        path = Path(output)
-        self.paths = [path.with_name(f"{path.stem}.snapshot-{n}{path.suffix}") for n in range(1, count + 1)]
+        self._folder = folder_beside(output)
+        self.paths = [snapshot_beside(output, n) for n in range(1, count + 1)]
 
     def save(self, fraction: float, table: Table) -> str:
         """Save the one that is due when ``fraction`` is done; returns what to say of it."""
-        path = self.paths[round(fraction * (len(self.paths) + 1)) - 1]
-        with disk_told(path):
-            formats.save(table, path)
-        return f"{fraction:.0%}: saved {shown(str(path))}"
+        count = len(self.paths)
+        n = round(fraction * (count + 1))
+        formats.save(table, snapshot_within(self._folder, n))
+        return f"{fraction:.0%}: snapshot {n:,} of {count:,} is saved"

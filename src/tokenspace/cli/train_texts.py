@@ -17,7 +17,8 @@ from tokenspace.shown import shown
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_training import KINDS
 from tokenspace.train.corpus import open_corpus
-from tokenspace.train.run import Run, folder_beside
+from tokenspace.train.places import folder_beside
+from tokenspace.train.run import Run
 
 
 def check_places(outputs: Sequence[Path], files: Sequence[str], evaluated: Sequence[str] = ()) -> None:

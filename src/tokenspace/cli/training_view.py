@@ -15,6 +15,7 @@ from tokenspace.cli.console import echo_json, note, shown
 from tokenspace.cli.picture import screen
 from tokenspace.errors import ShapeError
 from tokenspace.plots import LossCurve
+from tokenspace.shown import one_line
 from tokenspace.table import Table
 from tokenspace.train import Progress as Event
 
@@ -49,7 +50,10 @@ class Bar:
 
     def note(self, message: str) -> None:
         """A remark, above the bar where there is one."""
-        self._bar.console.print(message, markup=False, highlight=False, soft_wrap=True)
+        if self._bar.disable:
+            note(message)
+        else:
+            self._bar.console.print(one_line(message), markup=False, highlight=False, soft_wrap=True)
 
     def draw_curve(self, losses: Path) -> None:
         """The loss over the whole run, where there is a terminal and training was long enough to tell."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenspace.kernels.skipgram_memory import BOTTOM, CURVES, KNOTS_PER_UNIT, TOP, inlined, kernel
+from tokenspace.kernels.skipgram_memory import BOTTOM, CURVES, KNOTS_PER_UNIT, SATURATED, TOP, inlined, kernel
 
 _LANES = 16
 
@@ -49,13 +49,16 @@ def _errors(inputs, contexts, rate, scratch):
     sums, losses = scratch.sums, scratch.losses
     for n in range(contexts * targets):
         k = n % targets
-        score = _clamped(_dot(inputs, scratch.contexts[n // targets], scratch.rows, k, sums))
+        raw = _dot(inputs, scratch.contexts[n // targets], scratch.rows, k, sums)
+        score = _bounded(raw, BOTTOM, TOP)
         place = (score + TOP) * np.float32(KNOTS_PER_UNIT)
         piece = min(np.int64(place), CURVES.shape[0] - 1)
         rest = place - np.float32(piece)
         sigmoid = CURVES[piece, 0] + rest * CURVES[piece, 1]
         surprise = CURVES[piece, 2] + rest * CURVES[piece, 3]
-        scratch.errors[0, n] = rate * (scratch.labels[0, n] - sigmoid)
+        right = raw if k == 0 else -raw
+        pull = _bounded(SATURATED - right, np.float32(0), np.float32(1))  # 1, then 0 beyond
+        scratch.errors[0, n] = rate * (scratch.labels[0, n] - sigmoid) * pull
         # -log σ(s) of a true word, -log σ(-s) = s - log σ(s) of a negative
         losses[0, n] = surprise if k == 0 else score + surprise
     for lane in range(_LANES):
@@ -93,12 +96,12 @@ def _total(sums):
 
 
 @inlined
-def _clamped(score):
-    if score >= TOP:
-        return TOP
-    if score > BOTTOM:
-        return score
-    return BOTTOM  # NaN comes here, too
+def _bounded(number, low, high):
+    if number >= high:
+        return high
+    if number > low:
+        return number
+    return low  # NaN comes here, too
 
 
 @kernel

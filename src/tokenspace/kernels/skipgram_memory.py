@@ -19,6 +19,9 @@ LONGEST_SENTENCE = 1024
 KNOTS_PER_UNIT = 64  # linear interpolation between knots is then within 3e-6 of σ
 _SCORE_LIMIT = 8.0  # σ is within 3.4e-4 of 0 or 1 there; scores beyond are clamped
 BOTTOM, TOP = np.float32(-_SCORE_LIMIT), np.float32(_SCORE_LIMIT)
+# A pair whose score is right by this much moves no row (σ is within 1e-14 of its label there). The clamped σ
+# alone would pull such a pair on for ever, and the rows of a text of one or two words would grow without end.
+SATURATED = np.float32(32.0)
 
 # No kernel here makes or keeps an array, so numba need not count references to them (a third of the time).
 kernel = partial(compiled.kernel, _nrt=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from tokenspace.kernels.block import ask, dot, put, scale_add, take, zero
-from tokenspace.kernels.skipgram_memory import BOTTOM, CURVES, KNOTS_PER_UNIT, TOP, inlined, kernel
+from tokenspace.kernels.skipgram_memory import BOTTOM, CURVES, KNOTS_PER_UNIT, SATURATED, TOP, inlined, kernel
 from tokenspace.kernels.vector import (
     LANES,
     add,
@@ -94,11 +94,15 @@ def _errors(contexts, rate, scratch):
     pairs = contexts * targets.shape[0]
     lost = splat(np.float32(0))
     for first in range(0, pairs, LANES):
-        score = bounded(totals(sums, first), BOTTOM, TOP)
+        raw = totals(sums, first)
+        score = bounded(raw, BOTTOM, TOP)
         place = multiply(add(score, splat(TOP)), splat(np.float32(KNOTS_PER_UNIT)))
         sigmoid, surprise = between(CURVES, place)
         label = load(labels, 0, first)
-        store(errors, 0, first, multiply(splat(rate), subtract(label, sigmoid)))
+        sign = subtract(add(label, label), splat(np.float32(1)))
+        right = multiply(sign, raw)  # the score of a true word, minus that of a negative
+        pull = bounded(subtract(splat(SATURATED), right), np.float32(0), np.float32(1))  # 1, then 0 beyond
+        store(errors, 0, first, multiply(multiply(splat(rate), subtract(label, sigmoid)), pull))
         # -log σ(s) of a true word, -log σ(-s) = s - log σ(s) of a negative
         loss = add(multiply(subtract(splat(np.float32(1)), label), score), surprise)
         store(losses, 0, first, loss)

@@ -78,7 +78,7 @@ class LossCurve:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LossCurve:
-        """From the file that training writes beside its table (t.loss.jsonl), also while it is written.
+        """Read the file that training writes (t.loss.jsonl; t.training/loss.jsonl while it trains).
 
         Lines without a loss, which hold scores, are left out. ``TableFormatError`` names the line that is
         none of these, ``CorpusError`` a file that can't be read; ``ShapeError`` as for ``of``.

@@ -226,18 +226,21 @@ def prepare(
 @contextmanager
 def _fresh(folder: Path) -> Iterator[None]:
     """No corpus is in ``folder`` before, and after a failure nothing of one; no temporary file ever."""
-    _remove(folder, _MANIFEST, *_FILES, "*.partial")
     try:
-        yield
-    except BaseException as error:
-        _remove(folder, _MANIFEST, *_FILES)
-        if isinstance(error, OSError) and not isinstance(error, TokenspaceError):
-            raise OutputError(
-                f"can't write a corpus in {shown(str(folder))}: {error.strerror or error}"
-            ) from None
-        raise
-    finally:
-        _remove(folder, "*.partial")
+        _remove(folder, _MANIFEST, *_FILES, "*.partial")
+        try:
+            yield
+        except BaseException:
+            _remove(folder, _MANIFEST, *_FILES)
+            raise
+        finally:
+            _remove(folder, "*.partial")
+    except OSError as error:
+        if isinstance(error, TokenspaceError):
+            raise
+        raise OutputError(
+            f"can't write a corpus in {shown(str(folder))}: {error.strerror or error}"
+        ) from None
 
 
 def _remove(folder: Path, *names: str) -> None:
@@ -342,12 +345,18 @@ def open_corpus(folder: Path) -> Corpus | None:
         ("offsets", sentences + 1, _PLACE),
         ("counts", len(tokenizer.vocab), _PLACE),
     ):
-        size = (folder / name).stat().st_size if (folder / name).exists() else 0
+        try:
+            size = (folder / name).stat().st_size if (folder / name).exists() else 0
+        except OSError as error:
+            raise _unreadable(folder / name, error) from None
         if size != entries * dtype.itemsize:
             raise _damaged(
                 folder, name, f"has {size:,} bytes where {entries * dtype.itemsize:,} were written"
             )
-    counts = np.fromfile(folder / "counts", _PLACE).astype(np.int64, copy=False)
+    try:
+        counts = np.fromfile(folder / "counts", _PLACE).astype(np.int64, copy=False)
+    except OSError as error:
+        raise _unreadable(folder / "counts", error) from None
     if counts.min() < 0 or counts.sum() != tokens:
         raise _damaged(folder, "counts", f"does not count {tokens:,} tokens")
     return Corpus(

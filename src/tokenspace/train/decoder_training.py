@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tokenspace.errors import CorpusError, ShapeError
+from tokenspace.errors import CorpusError
 from tokenspace.nn.arrays import tensor_of
 from tokenspace.shapes import Array, Int
 from tokenspace.train.decoder import Decoder
+from tokenspace.train.divergence import Diverged, Limit
 from tokenspace.train.token_stream import TokenStream
 
 WARM_UP = 100  # steps in which the rate rises, or a twentieth of the run, if that is less
@@ -91,6 +92,8 @@ class Training:
         self.seconds = 0.0  # spent on training so far
         self._stream, self._rate, self._decay = stream, rate, decay
         self._summed, self._counted = 0.0, 0
+        self._limit = Limit(self._parameters())
+        self._highest = HIGHEST_LOSS  # of a step; more if training begins higher
         self._optimizers = _optimizers(model, rate, decay)
         self._rates = [[group["lr"] for group in one.param_groups] for one in self._optimizers]
         self._epoch: tuple[int, Iterator[Int[Array, " B"]]] | None = None
@@ -101,13 +104,21 @@ class Training:
         return max(self.step - 1, 0) // self.plan.steps + 1
 
     def take_step(self, fraction: float, warm_up: int) -> None:
-        """Learn from the next batch at the rate that the run's ``fraction`` asks for."""
+        """Learn from the next batch at the rate that the run's ``fraction`` asks for.
+
+        ``Diverged`` if the batch's loss has left all reason; nothing is learned from it then.
+        """
         began = time.perf_counter()
         windows = self._stream.windows(next(self._batches()), self.plan.context + 1)
         ids = torch.from_numpy(windows.astype(np.int64))
         self.model.train()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.mixed), _attention(self.plan.context):
             loss = _loss(self.model, ids)
+        nats = loss.item()
+        if self.step == 0:
+            self._highest = max(HIGHEST_LOSS, 2 * nats)
+        if not (math.isfinite(nats) and nats <= self._highest):
+            raise self._diverged("loss", nats)
         self.model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), LARGEST_GRADIENT)
@@ -119,32 +130,38 @@ class Training:
         self.step += 1
         count = windows.shape[0] * self.plan.context
         self.tokens += count
-        self._summed += loss.item() * count
+        self._summed += nats * count
         self._counted += count
         self.seconds += time.perf_counter() - began
 
     def take_loss(self) -> float:
-        """The mean loss, nats a token, since it was taken last; NaN if there was no step.
-
-        ``ShapeError`` if it has left the finite numbers.
-        """
+        """The mean loss, nats a token, since it was taken last; NaN if there was no step."""
         if not self._counted:
             return math.nan
         loss, self._summed, self._counted = self._summed / self._counted, 0.0, 0
-        if not math.isfinite(loss):
-            raise self._diverged("loss", loss)
         return loss
 
+    def check(self) -> None:
+        """``Diverged`` if a parameter has left all reason."""
+        if excess := self._limit.excess(self._parameters()):
+            raise self._diverged_as(excess)
+
+    def _parameters(self) -> Iterator[np.ndarray]:
+        return (value.detach().numpy() for value in self.model.parameters())
+
     def held_out_loss(self, stream: TokenStream, most: int | None = None) -> float:
-        """That of the model as it is now (`held_out_loss`); ``ShapeError`` if it is absurd, or no number."""
+        """That of the model as it is now (`held_out_loss`); ``Diverged`` if it is absurd, or no number."""
         loss = held_out_loss(self.model, stream, self.plan.context, most)
         if not loss <= HIGHEST_LOSS:
             raise self._diverged("held-out loss", loss)
         return loss
 
-    def _diverged(self, what: str, loss: float) -> ShapeError:
-        return ShapeError(
-            f"training diverged: the {what} is {loss:g}; lower the rate ({self._rate:g}) or the weight decay "
+    def _diverged(self, what: str, loss: float) -> Diverged:
+        return self._diverged_as(f"the {what} is {loss:g}")
+
+    def _diverged_as(self, what: str) -> Diverged:
+        return Diverged(
+            f"training diverged: {what}; lower the rate ({self._rate:g}) or the weight decay "
             f"({self._decay:g}), and if a table was given to begin with, see whether its rows are very large"
         )
 
@@ -172,6 +189,7 @@ class Training:
             "seconds": self.seconds,
             "summed": self._summed,
             "counted": self._counted,
+            "highest": self._highest,
         }
         return arrays, about
 
@@ -193,6 +211,8 @@ class Training:
         torch.set_rng_state(tensors["random"])
         self.step, self.tokens, self.seconds = about["step"], about["tokens"], about["seconds"]
         self._summed, self._counted = about["summed"], about["counted"]
+        self._highest = about["highest"]
+        self.check()
 
 
 def _attention(context: int) -> AbstractContextManager[object]:

@@ -20,7 +20,7 @@ from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.language_model_settings import Settings, end_of_text, from_0, width
 from tokenspace.train.progress import Progress
-from tokenspace.train.run import Run
+from tokenspace.train.run import Run, disk_told
 
 if TYPE_CHECKING:
     from tokenspace.train.decoder import Decoder
@@ -144,7 +144,8 @@ def language_model(
     )
     with tempfile.TemporaryDirectory() as own:
         folder = Path(own) if run is None else run.corpus
-        model, corpus, perplexity, provenance = course.follow(files, tokenizer, init, folder)
+        with disk_told(folder):
+            model, corpus, perplexity, provenance = course.follow(files, tokenizer, init, folder)
     return LanguageModel(model, corpus.tokenizer, perplexity, provenance)
 
 

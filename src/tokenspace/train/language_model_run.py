@@ -18,7 +18,7 @@ import torch
 import tokenspace
 from tokenspace import text
 from tokenspace.atomic import replacing
-from tokenspace.errors import OutputError
+from tokenspace.errors import OutputError, ShapeError
 from tokenspace.geometry.evaluation import table_sha256
 from tokenspace.nn.initializers import from_pretrained_
 from tokenspace.shown import shown
@@ -145,9 +145,12 @@ class Course:
             share = f"{100 * settings.held_out:g} %"
             self._note(f"nothing is held out: the text has only {lines}, too few to hold out {share}")
         saved = None if self._run is None else self._run.load()
-        if saved is not None:
-            training.restore(*saved)
-            clock.go_on(saved[1]["spent"])
+        if saved is not None and self._run is not None:
+            try:
+                training.restore(*saved)
+                clock.go_on(saved[1]["spent"])
+            except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+                raise self._run.damaged(str(error) if isinstance(error, ShapeError) else "") from None
         last_saved = last_told = time.perf_counter()
         try:
             while clock.fraction < 1 and not self._stop():
@@ -169,6 +172,7 @@ class Course:
             pass  # perhaps within a step: a run goes on from what was saved before
         if not training.step:
             raise KeyboardInterrupt
+        training.check()
         loss = training.held_out_loss(held) if held else None
         training.model.eval()
         self._tell(training, clock, loss)
@@ -234,6 +238,7 @@ class Course:
 
     def _save(self, training: Training, clock: _Clock) -> None:
         if self._run is not None:
+            training.check()
             arrays, about = training.state()
             self._run.save(arrays, about | {"spent": clock.spent})
 

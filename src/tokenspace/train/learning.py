@@ -26,7 +26,7 @@ from tokenspace.train import start
 from tokenspace.train.corpus import Corpus, open_corpus, prepare
 from tokenspace.train.losses import LossLog
 from tokenspace.train.progress import Preparation, Progress, training_guess
-from tokenspace.train.run import Run, disk_told, losses_beside
+from tokenspace.train.run import Run, disk_told
 from tokenspace.train.scores import Evaluation, said
 from tokenspace.train.settings import Settings, default_epochs
 from tokenspace.train.training import Training
@@ -101,8 +101,8 @@ def learned(kernel: ModuleType, asked: Asked, folder: Path, run: Run | None, out
         asked.note(f"going on where {training.fraction:.0%} was done")
 
     with contextlib.ExitStack() as closing:
-        if output is not None:
-            training.log = LossLog(losses_beside(output), keep_tokens=training.tokens)
+        if run is not None:
+            training.log = LossLog(run.losses, keep_tokens=training.tokens)
             closing.enter_context(training.log)
         try:
             scores = _trained(training, asked, run, tokenizer, about, scores)
@@ -132,7 +132,7 @@ def _given(
         about = about | {"scores": scores[-1]["scores"]}
     try:
         table = training.table(tokenizer, about, last=True)
-    except (ShapeError, CorpusError):
+    except CorpusError:
         if run is not None:
             run.remove()  # to resume it would lead here again
         raise
@@ -222,6 +222,7 @@ def _snapshot_fractions(snapshots: int, pieces: int) -> dict[int, float]:
 
 
 def _save(run: Run, training: Training, scores: list[dict[str, Any]]) -> None:
+    training.check()
     arrays, about = training.state()
     run.save(arrays, about | {"scores": scores})
 

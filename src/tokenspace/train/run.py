@@ -6,6 +6,8 @@
 ``corpus/``          the text as ids (``train/corpus.py``)
 ``state.safetensors``  what is learned so far, and its checksum: replaced whole, and synced to disk, at each
                        checkpoint
+``loss.jsonl``         the losses so far, and ``snapshot-1.safetensors`` … the snapshots: moved next to the
+                       output with the table, so that an older table keeps its own until then
 ``table.safetensors``  the table on its way to the output
 ``lock``             held by the process that trains
 ==================== ===================================================================================
@@ -19,44 +21,39 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenspace.atomic import check_writable, replacing
+from tokenspace.atomic import replacing, sync_name
 from tokenspace.errors import OutputError, TableFormatError, TokenspaceError
 from tokenspace.shown import shown
 from tokenspace.train import checksum
 from tokenspace.train.corpus import open_corpus
+from tokenspace.train.divergence import Diverged
+from tokenspace.train.places import followed, losses_beside, snapshot_beside
 from tokenspace.train.run_lock import locked, made_folder
 
 if TYPE_CHECKING:
     from tokenspace.table import Table
 
 FORMAT = 2
-_SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS = (
+_SETTINGS, _STATE, _TABLE, _LOSSES, _LOCK, _CORPUS = (
     "settings.json",
     "state.safetensors",
     "table.safetensors",
+    "loss.jsonl",
     "lock",
     "corpus",
 )
-_NAMES = frozenset((_SETTINGS, _STATE, _TABLE, _LOCK, _CORPUS))
+_NAMES = frozenset((_SETTINGS, _STATE, _TABLE, _LOSSES, _LOCK, _CORPUS))
+_SNAPSHOT = re.compile(r"snapshot-(\d+)\.safetensors")
 _SUM = "crc32"  # a key of the state's metadata
 _DIFFERENCES = 3  # named in an error
-
-
-def folder_beside(output: str | os.PathLike[str]) -> Path:
-    """Where the run for ``output`` lies: ``t.training`` for ``t.safetensors``, and for ``t``."""
-    return _beside(output, ".training")
-
-
-def losses_beside(output: str | os.PathLike[str]) -> Path:
-    """Where the losses of the run for ``output`` are written: ``t.loss.jsonl`` for ``t.safetensors``."""
-    return _beside(output, ".loss.jsonl")
 
 
 class Run:
@@ -138,8 +135,13 @@ class Run:
     def corpus(self) -> Path:
         """Where the corpus's files lie; made if it isn't there."""
         path = self.folder / _CORPUS
-        path.mkdir(exist_ok=True)
+        made_folder(path)
         return path
+
+    @property
+    def losses(self) -> Path:
+        """Where the losses are written while the run lasts."""
+        return self.folder / _LOSSES
 
     @property
     def has_state(self) -> bool:
@@ -195,26 +197,26 @@ class Run:
             return 0  # whoever goes on from it tells what is wrong
 
     def publish(self, table: Table, output: str | os.PathLike[str]) -> None:
-        """Save ``table`` at ``output``: written here, so that a crash leaves nothing there, then moved."""
+        """Save ``table`` at ``output``: written here, so that a crash leaves nothing there, then moved.
+
+        The losses and snapshots of the run follow it.
+        """
         from tokenspace.formats import native
 
-        fresh, target = self.folder / _TABLE, _followed(output)
+        fresh, target = self.folder / _TABLE, followed(output)
         with disk_told(target):
             try:
                 native.save(table, fresh)
             except OutputError as error:  # it names the place that the table has for a while
                 raise OutputError(str(error).replace(str(fresh.resolve()), shown(str(target)))) from None
-            try:
-                if target.exists():
-                    shutil.copymode(target, fresh)
-                fresh.replace(target)
-                _sync(target.parent)
-            except OSError as error:
-                if error.errno == errno.EXDEV:  # the folder is a link to another disk
-                    native.save(table, target)
-                    fresh.unlink()
-                    return
-                raise OutputError(f"can't write {shown(str(target))}: {error.strerror}") from None
+        _move(fresh, target)
+        losses = losses_beside(output)
+        if self.losses.exists():  # a copy: a run that was interrupted goes on with its own
+            with disk_told(losses), replacing(losses) as copy:
+                shutil.copyfile(self.losses, copy)
+        for name in self._listed():
+            if found := _SNAPSHOT.fullmatch(name):
+                _move(self.folder / name, snapshot_beside(output, int(found[1])))
 
     def remove(self) -> None:
         """Delete the folder, once the output is safely there. ``OutputError`` if it can't be."""
@@ -245,15 +247,20 @@ class Run:
     def _clear(self) -> None:
         """Remove what a run that was killed while it began or ended left here; nothing of anyone else's."""
         _check_is_ours(self.folder)
-        for name in os.listdir(self.folder):
-            if name != _LOCK:
-                _delete(self.folder / name)
+        self._delete_all(lambda name: name != _LOCK)
 
     def _sweep(self) -> None:
         """Remove half-written files."""
-        for name in os.listdir(self.folder):
-            if _half(name):
+        self._delete_all(_half)
+
+    def _delete_all(self, chosen: Callable[[str], bool]) -> None:
+        for name in filter(chosen, self._listed()):
+            with disk_told(self.folder / name, "remove"):
                 _delete(self.folder / name)
+
+    def _listed(self) -> list[str]:
+        with disk_told(self.folder, "read the folder"):
+            return os.listdir(self.folder)
 
 
 @contextlib.contextmanager
@@ -264,6 +271,14 @@ def kept_if_of_use(run: Run) -> Iterator[None]:
     except OutputError as error:
         if run.has_state or run.has_corpus:
             raise OutputError(f"{error}; mend that, then go on with --resume (resume=True)") from None
+        run.remove()
+        raise
+    except Diverged as error:
+        if run.has_state:
+            raise Diverged(
+                f"{error}; the last state before that is kept in {shown(str(run.folder))}; "
+                "delete that folder to begin anew"
+            ) from None
         run.remove()
         raise
     except KeyboardInterrupt:
@@ -277,32 +292,18 @@ def kept_if_of_use(run: Run) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def disk_told(path: Path) -> Iterator[None]:
-    """A full disk, as any other error that the system tells of writing ``path``, as an ``OutputError``."""
+def disk_told(path: Path, task: str = "write") -> Iterator[None]:
+    """Raise an error of the system about ``path`` as an ``OutputError``: can't ``task`` it."""
     from safetensors import SafetensorError
 
     try:
         yield
     except SafetensorError as error:  # no OSError, whatever happened
-        raise OutputError(f"can't write {shown(str(path))}: {error}") from None
-    except OutputError:
+        raise OutputError(f"can't {task} {shown(str(path))}: {error}") from None
+    except TokenspaceError:
         raise
     except OSError as error:
-        raise OutputError(f"can't write {shown(str(path))}: {error.strerror or error}") from None
-
-
-def _beside(output: str | os.PathLike[str], suffix: str) -> Path:
-    path = _followed(output)
-    if not path.name:  # ".", "/", ""
-        check_writable(output)
-        raise OutputError(f"can't write {shown(str(path))}: it is a directory; name a file in it")
-    return path.with_name((path.stem if path.suffix == ".safetensors" else path.name) + suffix)
-
-
-def _followed(output: str | os.PathLike[str]) -> Path:
-    """Through a link, so that it stays one, and what is moved there moves within one disk."""
-    path = Path(output)
-    return path.resolve() if path.is_symlink() else path
+        raise OutputError(f"can't {task} {shown(str(path))}: {error.strerror or error}") from None
 
 
 def _settings_in(folder: Path) -> dict[str, Any] | None:
@@ -344,6 +345,23 @@ def _brief(value: Any) -> str:
     return shown(text if len(text) <= 60 else f"{text[:60]}…")
 
 
+def _move(fresh: Path, target: Path) -> None:
+    """Have ``fresh`` take the place of ``target``, whose permissions stay."""
+    with disk_told(target):
+        if target.exists():
+            shutil.copymode(target, fresh)
+        try:
+            fresh.replace(target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            with replacing(target) as copy:  # the folder is a link to another disk
+                shutil.copyfile(fresh, copy)
+            fresh.unlink()
+        else:
+            sync_name(target)
+
+
 def _strange(folder: Path) -> list[str]:
     """The names in ``folder`` that no run put there."""
     try:
@@ -352,7 +370,9 @@ def _strange(folder: Path) -> list[str]:
         return []
     except OSError as error:
         raise OutputError(f"can't read the folder {shown(str(folder))}: {error.strerror}") from None
-    return [name for name in names if name not in _NAMES and not _half(name)]
+    return [
+        name for name in names if name not in _NAMES and not _half(name) and not _SNAPSHOT.fullmatch(name)
+    ]
 
 
 def _half(name: str) -> bool:
@@ -365,12 +385,3 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """Make a rename durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,8 +17,9 @@ from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.finished import finished
 from tokenspace.train.learning import OBJECTIVE, Asked, learned
+from tokenspace.train.places import folder_beside
 from tokenspace.train.progress import Progress
-from tokenspace.train.run import Run, folder_beside, kept_if_of_use
+from tokenspace.train.run import Run, kept_if_of_use
 from tokenspace.train.scores import Evaluation
 from tokenspace.train.settings import checked, real, whole
 from tokenspace.train.sources import check_same_text
@@ -71,8 +72,8 @@ def skipgram(
     - ``on_note`` hears, before training begins, what was chosen by the text's size, which provenance keeps
       too; and scores, as they are known.
 
-    With ``output``, the table is saved there, the losses beside it (t.loss.jsonl for t.safetensors), and
-    until all is done a folder (t.training) holds what it takes to go on after a crash: the corpus, and a
+    With ``output``, the table is saved there and the losses beside it (t.loss.jsonl for t.safetensors). Until
+    then a folder (t.training) holds the losses and what it takes to go on after a crash: the corpus, and a
     checkpoint every ``checkpoint_minutes``. ``resume=True`` goes on; with one thread the result has the bits
     of a run that was never broken off. If ``output`` is finished, it is returned as it lies there.
 
@@ -84,8 +85,8 @@ def skipgram(
     folder stays, to be resumed. ``KeyboardInterrupt`` if nothing is done.
 
     ``CorpusError`` if the text can't be trained on or has changed since the run began, ``ShapeError`` for a
-    setting out of range or matrices larger than memory, ``OutputError`` if something can't be written or the
-    run's folder holds another run, ``MissingExtra`` without numba.
+    setting out of range, matrices larger than memory or training that diverges, ``OutputError`` if something
+    can't be written or the run's folder holds another run, ``MissingExtra`` without numba.
     """
     kernel = _kernel()
     if init is not None and not isinstance(init, Table):

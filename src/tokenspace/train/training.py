@@ -24,6 +24,7 @@ from tokenspace.shapes import Array, Float
 from tokenspace.table import Table
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.train.corpus import Corpus
+from tokenspace.train.divergence import Diverged, Limit
 from tokenspace.train.losses import LossLog
 from tokenspace.train.progress import Progress
 from tokenspace.train.settings import Settings
@@ -61,6 +62,7 @@ class Training:
         assert settings.epochs is not None
         self._kernel, self._corpus, self._settings = kernel, corpus, settings
         self._model, self._draws, self._progress = model, draws, progress
+        self._limit = Limit(model)
         self._epochs = settings.epochs
         self._scratch = [
             kernel.scratch(settings.dim, settings.window, settings.negative) for _ in range(settings.threads)
@@ -93,7 +95,8 @@ class Training:
     def run(self, until: int, pause: Callable[[], bool]) -> None:
         """Train the pieces before ``until``, or fewer: until ``pause()``, asked between pieces, says so.
 
-        An exception in between (Ctrl-C) leaves ``done`` as it was, and the matrices further than that.
+        An exception in between (Ctrl-C, ``Diverged``) leaves ``done`` as it was, and the matrices further
+        than that.
         """
         self._began = self._last_event = time.perf_counter()
         self._caller = threading.get_ident()
@@ -115,6 +118,7 @@ class Training:
                 pool.share(work, min(until - self.done, PIECES_A_CALL), self._settings.threads)
                 self.done = next(taken)
                 taken = itertools.count(self.done)
+            self.check()
             self._write_losses(self.done)
             self._tell()
         finally:
@@ -224,31 +228,37 @@ class Training:
             -(-self.done // self._line_every) if self.done == self.pieces else self.done // self._line_every
         )
         self._line_ends = (self._read_before, self._seconds)
+        self.check()
 
     def table(self, tokenizer: Tokenizer, about: dict[str, Any], last: bool = False) -> Table:
         """The matrices as they are now: a copy of them, or, for the ``last`` time, their own memory.
 
-        ``ShapeError`` if they left the finite numbers, ``CorpusError`` if subsampling left nothing to learn.
+        ``Diverged`` if they left all reason, ``CorpusError`` if subsampling left nothing to learn.
         """
         if self.done == self.pieces and not self._pairs.any():
             raise CorpusError(
                 f"subsampling thinned all {self._corpus.tokens:,} tokens away, so nothing was learned; "
                 f"raise sample ({self._settings.sample:g}), or set it to 0 to keep every occurrence"
             )
+        self.check()
         width = self._settings.dim
         if last:
             self._model = self._kernel.Model(*(_compacted(matrix, width) for matrix in self._model))
         weight, output = (matrix if last else matrix[:, :width].copy() for matrix in self._model)
-        if not (_is_finite(weight) and _is_finite(output)):
-            raise ShapeError(
-                f"training diverged: the table holds NaN or infinity; lower alpha ({self._settings.alpha:g})"
-            )
         untrained = np.flatnonzero(self._corpus.counts == 0)
         provenance = about | {
             "loss": self._last_loss(),
             "untrained": {"rows": len(untrained), "first_ids": untrained[:_UNTRAINED_NAMED].tolist()},
         }
         return Table(weight, tokenizer.vocab, tokenizer, output, provenance)
+
+    def check(self) -> None:
+        """``Diverged`` if a row of either matrix has left all reason."""
+        if excess := self._limit.excess(self._model):
+            raise Diverged(
+                f"training diverged after {self.fraction:.0%} of the run: {excess}; "
+                f"lower alpha ({self._settings.alpha:g})"
+            )
 
     def view(self, tokenizer: Tokenizer) -> Table:
         """The input matrix itself, for a question between two calls of ``run``."""
@@ -264,7 +274,9 @@ class Training:
     # ── what it tells ─────────────────────────────────────────────────────────────────────────────────────
 
     def _look(self, begun: int) -> None:
-        """Between two pieces of the caller's thread: is it time for an event, or a line of the losses?"""
+        """Check the rows, report progress and write losses, where due, between two pieces."""
+        if self._limit.is_due():
+            self.check()
         if time.perf_counter() - self._last_event > SECONDS_BETWEEN_EVENTS:
             self._tell()
         self._write_losses(begun)
@@ -322,8 +334,3 @@ def _compacted(matrix: Float[Array, "V W"], width: int) -> Float[Array, "V D"]:
         rows = matrix[first : first + _ROWS_AT_ONCE, :width].ravel()  # a copy: it is moved over itself
         numbers[first * width : first * width + len(rows)] = rows
     return numbers[: len(matrix) * width].reshape(len(matrix), width)
-
-
-def _is_finite(matrix: Float[Array, "V D"]) -> bool:
-    starts = range(0, len(matrix), _ROWS_AT_ONCE)
-    return all(np.isfinite(matrix[first : first + _ROWS_AT_ONCE]).all() for first in starts)

@@ -1,7 +1,8 @@
 """HTTP around the explorer's answers: starlette's routing, and a guard in front of it.
 
-Only GET and HEAD, only for a ``Host`` of this machine; every answer carries the same security headers, and
-every refusal is JSON: ``{"error": "one sentence"}``.
+Only GET and HEAD, only for a ``Host`` of this machine, not for other sites' pages, and with the token if
+there is one (``access.py``). Every answer has the same security headers, and every refusal but that of the
+page itself is JSON: ``{"error": "one sentence"}``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tokenspace.errors import MissingExtra, TokenspaceError
 from tokenspace.shown import one_line
+from tokenspace.web import access
 from tokenspace.web.answers import as_json
 from tokenspace.web.calls import CALLS, Call, answer
 from tokenspace.web.explorer import Explorer
@@ -64,11 +66,15 @@ class Body:
 
 
 class App:
-    """The ASGI application: ``explorer``'s answers, served at the host ``bound``."""
+    """The ASGI application: ``explorer``'s answers, served at the host ``bound`` to those who have ``token``.
 
-    def __init__(self, explorer: Explorer, bound: str = "127.0.0.1"):
+    Without a token everyone is answered who can reach the port.
+    """
+
+    def __init__(self, explorer: Explorer, bound: str = "127.0.0.1", token: str | None = None):
         self._explorer = explorer
         self._bound = bound
+        self._token = token
         self._files = {name: Body(content, _kind(name)) for name, content in page_files().items()}
         self._made: dict[str, Body] = {}
         routes = [
@@ -101,6 +107,8 @@ class App:
             await send(message)
 
         refusal = self._refusal(scope)
+        if refusal is None and self._token is not None:
+            refusal, scope = self._unlocked(scope, self._token)
         with contextlib.suppress(Exception):  # told by _unforeseen; raised on, it would end the connection
             await (self._app if refusal is None else refusal)(scope, receive, send_guarded)
 
@@ -110,6 +118,8 @@ class App:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not allowed(hosts[0], self._bound):
             return _error(403, "only this machine's own names are answered to; open the URL that was printed")
+        if access.is_foreign(scope):
+            return _error(403, access.FOREIGN)
         if scope["method"] not in ("GET", "HEAD"):
             return _error(405, _STATUS[405], {"allow": "GET, HEAD"})
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > LONGEST_URL:
@@ -120,6 +130,27 @@ class App:
         ):
             return _error(400, "a request has no body here; put parameters in the address")
         return None
+
+    def _unlocked(self, scope: Scope, token: str) -> tuple[Response | None, Scope]:
+        """Return the answer that ``token`` requires, if any, and the request without it.
+
+        From a page's address with the token the browser is sent on to the one without: no history, bookmark
+        or screen shows it then.
+        """
+        given = access.given(scope, token)
+        is_page = scope["path"] == "/"
+        if not given.is_right and is_page:
+            return Response(access.LOCKED_PAGE, 403, media_type=_kind(".html")), scope
+        if not given.is_right:
+            return _error(403, access.LOCKED), scope
+        if is_page and given.in_address:
+            place = "/" + ("?" + given.query.decode("latin-1") if given.query else "")
+            headers = {"set-cookie": access.cookie(scope, token)}
+            if access.follows_foreign_link(scope):
+                page = access.page_that_leads_to(place)
+                return Response(page, headers=headers, media_type=_kind(".html")), scope
+            return Response(status_code=303, headers={"location": place, **headers}), scope
+        return None, {**scope, "query_string": given.query}
 
     async def _page(self, request: Request) -> Response:
         return _answer(request, self._files["index.html"], pack=True)

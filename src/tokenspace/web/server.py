@@ -77,28 +77,35 @@ class _Protocol(H11Protocol):
 
 def listening(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     """A socket that listens at ``host``; port 0 takes a free one. ``OutputError`` if it can't be had."""
+    if not host:
+        raise OutputError("no host was named to listen at; leave --host out to serve this machine alone")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=_WAITING)
-    except socket.gaierror as error:
-        raise OutputError(f"can't listen at {host!r}: {error.strerror}") from None
+    except (socket.gaierror, UnicodeError, ValueError) as error:  # no name that a machine can have
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise OutputError(
+            f"can't listen at {host!r}: {reason or 'it is not the name or address of a machine'}; "
+            "leave --host out to serve this machine alone"
+        ) from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         taken = "; leave --port out to take a free one" if error.errno == errno.EADDRINUSE else ""
         raise OutputError(f"can't listen at {host}, port {port}: {reason}{taken}") from None
 
 
-def url_of(listener: socket.socket, host: str) -> str:
+def url_of(listener: socket.socket, host: str, token: str | None = None) -> str:
     """The address of the page behind a socket: of this machine, where it listens at every address."""
     port = listener.getsockname()[1]
     named = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{named}]:{port}/" if ":" in named else f"http://{named}:{port}/"
+    url = f"http://[{named}]:{port}/" if ":" in named else f"http://{named}:{port}/"
+    return url if token is None else f"{url}?token={token}"
 
 
-def server(explorer: Explorer, host: str = "127.0.0.1") -> uvicorn.Server:
+def server(explorer: Explorer, host: str = "127.0.0.1", token: str | None = None) -> uvicorn.Server:
     """uvicorn for ``explorer``; ``run(sockets=[…])`` serves until SIGINT or ``should_exit``."""
     config = uvicorn.Config(
-        App(explorer, host),
+        App(explorer, host, token),
         http=_Protocol,
         ws="none",
         lifespan="off",
@@ -116,16 +123,18 @@ def server(explorer: Explorer, host: str = "127.0.0.1") -> uvicorn.Server:
 
 
 @contextlib.contextmanager
-def serving(explorer: Explorer, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve in a thread for the length of a ``with`` block, which gets the page's URL."""
+def serving(
+    explorer: Explorer, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+) -> Iterator[str]:
+    """Serve in a thread for the length of a ``with`` block, which gets the page's URL, with its token."""
     with listening(host, port) as listener:
-        running = server(explorer, host)
+        running = server(explorer, host, token)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not running.started and thread.is_alive():
             time.sleep(0.005)
         try:
-            yield url_of(listener, host)
+            yield url_of(listener, host, token)
         finally:
             running.should_exit = True
             thread.join(10)

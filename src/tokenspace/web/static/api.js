@@ -47,7 +47,7 @@ export function loadPlotly() {
       restore();
       script.remove(); // so that the next try loads it anew
       reject(
-        new ApiError("The map is drawn by plotly, which is not installed: pip install 'tokenspace[look]'."),
+        new ApiError("The map is drawn by plotly, which is not installed: pip install plotly scikit-learn"),
       );
     };
     document.head.append(script);
