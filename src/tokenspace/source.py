@@ -39,7 +39,8 @@ class Source:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.file, self._member = self.path, None
+        self.file = self.path
+        self._member: str | None = None
         self._archive: Archive | None = None
         with _told(self.path):
             if not self.path.exists() and (archive := archive_of(self.path)):

@@ -259,8 +259,9 @@ def named_special_tokens(folder: Path) -> dict[str, list[str]]:
     """
     settings = {**_object_if_there(folder / CONFIG), **_object_if_there(folder / SPECIAL)}
     own = settings.get("extra_special_tokens")  # transformers 5: an object of a model's own, or a list
+    named = {**settings, **own} if isinstance(own, dict) else settings
     roles: dict[str, list[str]] = {}
-    for key, value in {**settings, **(own if _is_object(own) else {})}.items():
+    for key, value in named.items():
         name = value.get("content") if _is_object(value) else value
         if key.endswith("_token") and isinstance(name, str):
             role = _ROLES.get(key, key.removesuffix("_token").replace("_", " "))

@@ -210,7 +210,7 @@ def _built(step: dict[str, Any]) -> Any:
 
     model = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
     nothing = dict.fromkeys(("truncation", "padding", "pre_tokenizer", "post_processor", "decoder"))
-    described = {"version": "1.0", "added_tokens": [], "normalizer": step, "model": model, **nothing}
+    described: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": step, "model": model, **nothing}
     try:
         with raised_as(VocabError, "no normalizer"):
             return Tokenizer.from_str(json.dumps(described)).normalizer

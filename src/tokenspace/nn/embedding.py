@@ -202,7 +202,8 @@ class TokenEmbedding(torch.nn.Embedding):
         if call is not None:
             return call
         x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
-        return x if self.scale is None else x * self.factor
+        factor = self.factor
+        return x if factor is None else x * factor
 
     def _is_for_kernels(self, rows: ops.Rows, out: Tensor | None) -> bool:
         pays = out is not None or ops.pays([rows.table], rows.ids, sparse=self.sparse)
