@@ -208,9 +208,13 @@ def _built(step: dict[str, Any]) -> Any:
     """The library's normalizer for ``step`` alone; None if it refuses it."""
     from tokenizers import Tokenizer
 
-    model = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
-    nothing = dict.fromkeys(("truncation", "padding", "pre_tokenizer", "post_processor", "decoder"))
-    described: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": step, "model": model, **nothing}
+    described: dict[str, Any] = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": step,
+        "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+        **dict.fromkeys(("truncation", "padding", "pre_tokenizer", "post_processor", "decoder")),
+    }
     try:
         with raised_as(VocabError, "no normalizer"):
             return Tokenizer.from_str(json.dumps(described)).normalizer
