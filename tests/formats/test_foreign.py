@@ -90,7 +90,16 @@ def test_a_token_that_a_reader_would_split_is_not_written(token, name, tmp_path)
 # ── empty ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b" \t\r\n\n", gzip.compress(b""), gzip.compress(b"\n \n")])
+EMPTY = {
+    "nothing": b"",
+    "a newline": b"\n",
+    "blanks": b" \t\r\n\n",
+    "nothing, packed": gzip.compress(b""),
+    "blanks, packed": gzip.compress(b"\n \n"),
+}
+
+
+@pytest.mark.parametrize("content", EMPTY.values(), ids=EMPTY)
 @pytest.mark.parametrize("name", ["t", "t.vec", "t.npy", "t.safetensors", "t.gguf", "t.pt"])
 def test_an_empty_file_is_called_so(content, name, write):
     with pytest.raises(TableFormatError, match=rf"{name}.* the file is empty"):
