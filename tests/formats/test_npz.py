@@ -211,8 +211,8 @@ def test_nan_in_either_matrix_is_not_written_and_the_old_table_stays(tmp_path):
     npz.save(TINY, tmp_path / "t.npz")
     bad = np.full((3, 2), np.nan, np.float32)
     for table, name in (
-        (Table(bad, Vocab("abc")), "table"),
-        (Table(WEIGHT, Vocab("abc"), output=bad), "output"),
+        (Table(bad, Vocab(list("abc"))), "table"),
+        (Table(WEIGHT, Vocab(list("abc")), output=bad), "output"),
     ):
         with pytest.raises(TableFormatError, match=f"of the {name}.*NaN"):
             npz.save(table, tmp_path / "t.npz")
