@@ -54,7 +54,7 @@ def folder(tmp_path):
         (["analogy", "man", "king", "womann"], "'womann' is not one of the"),
         (["neighbors", "king", "-t", "nothing-there"], "there is no table 'nothing-there'"),
         (["neighbors", "king", "-t", "junk.bin"], "junk.bin"),
-        (["neighbors", "king", "-t", "directory"], "the folder is empty"),
+        (["neighbors", "king", "-t", "directory"], "is an empty folder"),
         (["neighbors", "a", "-t", "nan.safetensors"], "row 0 of the table, token 'a', holds NaN"),
         (["neighbors", "a", "-t", "rows.safetensors"], "weight has 3 rows for a vocabulary of 2 tokens"),
         (["embed", ""], "a text is empty"),
