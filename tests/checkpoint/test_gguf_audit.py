@@ -61,6 +61,7 @@ def test_a_sound_model(tmp_path, split, kind):
         "tying",
         "rows",
         "largest_id",
+        "special",
     ]
     assert (answer["family"], answer["tied"], answer["findings"]) == ("llama", False, [])
     assert [(each["name"], each["role"], each["shape"]) for each in answer["tensors"]] == [
