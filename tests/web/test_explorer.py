@@ -62,7 +62,8 @@ def test_facts(built_in):
     assert {"label": "objective", "value": "skip-gram with negative sampling"} in facts["provenance"]
     assert facts["methods"]["pca"] is True
     assert facts["kinds"] == list(KINDS)
-    assert facts["defaults"] == {"words": ["king", "queen", "man", "woman"], "remove": 2}
+    text = "the cat sat on the mat"
+    assert facts["defaults"] == {"words": ["king", "queen", "man", "woman"], "text": text, "remove": 2}
     assert facts["named"] == 33_003
 
 

@@ -93,10 +93,10 @@ def _serve(explorer: Explorer, host: str, port: int, no_browser: bool, token: st
 
 
 def _write(explorer: Explorer, page: str, texts: tuple[str, ...], neighbors: int | None) -> None:
-    from tokenspace.web.export import TEXT, export
+    from tokenspace.web.export import export
 
     with _progress() as told:
-        written = export(explorer, page, texts or (TEXT,), neighbors, told=told)
+        written = export(explorer, page, texts or None, neighbors, told=told)
     if written.left_out is not None:
         note(written.left_out)
     held = [f"{len(explorer.table):,} tokens"]

@@ -36,7 +36,7 @@ from tokenspace.walk import Pipeline
 from tokenspace.web import limits, walks
 from tokenspace.web.answers import packed
 from tokenspace.web.facts import facts
-from tokenspace.web.first_words import first_words
+from tokenspace.web.first_words import first_text, first_words
 from tokenspace.web.jobs import Jobs, Progress, Running
 from tokenspace.web.limits import check_row, check_word, one_of, within
 from tokenspace.web.plotly_script import has_plotly
@@ -79,7 +79,7 @@ class Explorer:
         self._lock = threading.Lock()
         self._norms: Norms | None = None
         self._spellings: Spellings | None = None
-        self._first_words: list[str] | None = None
+        self._first: dict[str, str | list[str]] | None = None
 
     @classmethod
     def open(
@@ -119,8 +119,8 @@ class Explorer:
         """What the table is."""
         table = self.table
         recipes = self.walks.recipes
-        if self._first_words is None:
-            self._first_words = first_words(table)
+        if self._first is None:
+            self._first = {"words": first_words(table), "text": first_text(table)}
         return {
             "name": self.name,
             "rows": len(table),
@@ -140,7 +140,7 @@ class Explorer:
             "plotly": has_plotly(),
             "offline": False,
             "examples": [],
-            "defaults": {"words": self._first_words, "remove": self._removed},
+            "defaults": {**self._first, "remove": self._removed},
             "limits": {
                 "text": walks.LONGEST_TEXT,
                 "tokens": walks.MOST_TOKENS,

@@ -8,6 +8,7 @@ run only if their hash is in the policy.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import re
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tokenspace.atomic import check_writable, replacing
-from tokenspace.errors import MissingExtra, ShapeError, TokenspaceError
+from tokenspace.errors import CorpusError, MissingExtra, ShapeError, TokenspaceError
 from tokenspace.geometry.rows import row_blocks
 from tokenspace.geometry.transform import Transform
 from tokenspace.plots.heatmap import WITHIN
@@ -30,10 +31,10 @@ from tokenspace.web.answers import as_json, packed
 from tokenspace.web.app import page_files
 from tokenspace.web.bundle import bundled, inline
 from tokenspace.web.explorer import Answer, Explorer
+from tokenspace.web.first_words import first_text
 from tokenspace.web.jobs import Running
 from tokenspace.web.plotly_script import plotly_script
 
-TEXT = "the cat sat on the mat"
 NEIGHBORS = 5
 MOST_ROWS = 60_000  # with neighbors, unless they are asked for
 LIMIT = 32_000_000  # bytes of rows
@@ -60,15 +61,16 @@ class Written(NamedTuple):
 def export(
     explorer: Explorer,
     path: str | os.PathLike[str],
-    texts: str | Sequence[str] = (TEXT,),
+    texts: str | Sequence[str] | None = None,
     neighbors: int | None = None,
     limit: int | None = None,
     told: Told = lambda what, fraction: None,
 ) -> Written:
     """Write the page of ``explorer`` to ``path``, atomically.
 
-    ``texts`` are walked under each recipe. The rows go along in their own type where they fit ``limit``
-    bytes, as float16 where only that fits, else not at all. The ``neighbors`` nearest of each row go along
+    ``texts`` are walked under each recipe; by default one text that the table has words of, or none if it has
+    no such text. The rows go along in their own type where they fit ``limit`` bytes, as float16 where only
+    that fits, else not at all. The ``neighbors`` nearest of each row go along
     where the rows don't, or not exactly: by default 5, up to 60,000 rows. What can't be made of this table (a
     map of one row, clusters without scikit-learn) is left out, and the page says why. ``OutputError`` if the
     place can't be written.
@@ -81,7 +83,10 @@ def export(
     left_out = None if rows is not None else _left_out(explorer, limit, count)
     parts: dict[str, Answer | list[Answer]] = {}
     parts["tokens"] = explorer.tokens()
-    parts["walks"] = walks = _walks(explorer, as_texts(texts))
+    walks: list[Answer] = []
+    with contextlib.nullcontext() if texts is not None else contextlib.suppress(CorpusError):
+        walks = _walks(explorer, as_texts(first_text(explorer.table) if texts is None else texts))
+    parts["walks"] = walks
     missing: dict[str, str] = {}
     for name, (ask, what) in _slow(explorer).items():
         try:

@@ -1,17 +1,19 @@
-"""The words that the page asks about before anyone has typed one."""
+"""The words that the page asks about, and the text that it walks, before anyone has typed one."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from tokenspace.errors import VocabError
 from tokenspace.shapes import Array, Float
 from tokenspace.shown import shown
-from tokenspace.table import Table
+from tokenspace.table import Table, tokenizer_of
 from tokenspace.vocab import Vocab
 from tokenspace.web.limits import LONGEST_WORD
 from tokenspace.web.spelling import as_shown
 
 USUAL = ("king", "queen", "man", "woman")
+TEXT = "the cat sat on the mat"
 _LOOKED_AT = 10_000  # rows, the first
 
 
@@ -39,6 +41,19 @@ def first_words(table: Table) -> list[str]:
             if len(found) == len(USUAL):
                 return list(found)
     return list(found) or list(USUAL)
+
+
+def first_text(table: Table) -> str:
+    """Return the text to walk first: ``TEXT`` if the table has a token of it, else words of its own.
+
+    >>> first_text(Table(np.eye(2, dtype=np.float32), Vocab(["sun", "moon"])))
+    'sun moon'
+    """
+    try:
+        known = tokenizer_of(table).encode(TEXT).ids.size > 0
+    except VocabError:  # pieces without their tokenizer: no text can be walked
+        return TEXT
+    return TEXT if known else " ".join(first_words(table))
 
 
 def _is_word(vocab: Vocab, i: int) -> bool:

@@ -14,7 +14,6 @@ import { scoresPanel } from "./walk_scores.js";
 import { stepsOf } from "./walk_steps.js";
 import { strip } from "./walk_strip.js";
 
-const FIRST_TEXT = "the cat sat on the mat";
 const PLAY_MS = 2600; // a step's time while it plays
 const STRIP_TOKENS = 32; // drawn at a time
 
@@ -97,7 +96,7 @@ export class WalkView {
   }
 
   #firstText() {
-    return this.table.examples?.[0]?.text ?? FIRST_TEXT;
+    return this.table.examples?.[0]?.text ?? this.table.defaults.text;
   }
 
   #form() {
