@@ -167,7 +167,7 @@ def lines_of(source: Source, most: int, cut: bool) -> bytearray:
             lines += block.count(b"\n")
             end = block.rfind(b"\n")
             last = len(block) - end - 1 if end >= 0 else last + len(block)
-            if source.packed and (lines > most or last > LONGEST_LINE):
+            if source.packed and ((lines > most and not cut) or last > LONGEST_LINE):
                 what = (
                     f"more than {most:,} lines" if lines > most else f"a line of over {LONGEST_LINE:,} bytes"
                 )

@@ -312,9 +312,24 @@ def _wordpiece(path: Path) -> Description:
 
 
 def _are_words(tokens: list[str]) -> bool:
-    """Return whether ``tokens`` are whole words, each once, rather than a tokenizer's pieces."""
+    """Return whether ``tokens`` are words, each once, rather than a tokenizer's pieces or a table's rows."""
     clean = all(token and token == token.strip() for token in tokens)
-    return clean and len(set(tokens)) == len(tokens) and Vocab(tokens).encoding == "word"
+    rows = sum(_ends_in_a_number(token) for token in tokens)
+    return (
+        clean
+        and 2 * rows <= len(tokens)
+        and len(set(tokens)) == len(tokens)
+        and Vocab(tokens).encoding == "word"
+    )
+
+
+def _ends_in_a_number(line: str) -> bool:
+    """Return whether a line is a token and a number behind a space or a tab, as a text table's rows are."""
+    fields = line.split()
+    try:
+        return len(fields) > 1 and float(fields[-1]) is not None
+    except ValueError:
+        return False
 
 
 def _byte_level(vocabulary: Path, merges: Path) -> Description:

@@ -156,7 +156,9 @@ def _checkpoint() -> Iterator[Seed]:
     yield Seed("folder, legacy pickle", about | {"pytorch_model.bin": _torch(legacy=True)}, ".")
     merges = {"config.json": about["config.json"], "merges.txt": b"#version: 0.2\nt h\nth e\n"}
     merges["vocab.json"] = b'{"t": 0, "h": 1, "e": 2, "th": 3, "the": 4, "<|endoftext|>": 5}'
-    merges["tokenizer_config.json"] = b'{"added_tokens_decoder": {"5": {"content": "<|endoftext|>"}}}'
+    merges["tokenizer_config.json"] = (
+        b'{"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"5": {"content": "<|endoftext|>"}}}'
+    )
     yield Seed("folder, merges.txt", merges | one, ".")
 
 

@@ -169,5 +169,5 @@ def test_what_is_refused(rng, monkeypatch):
     with pytest.raises(ShapeError, match="seed"):
         clusters(table, seed=-1)
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
-    with pytest.raises(MissingExtra, match="look"):
+    with pytest.raises(MissingExtra, match="scikit-learn"):
         clusters(table, k=3)

@@ -87,7 +87,7 @@ def test_what_is_refused(rng, monkeypatch):
     with pytest.raises(ShapeError, match="k must be"):
         kept(table, projection, k=0)
     monkeypatch.setitem(sys.modules, "scipy.spatial", None)
-    with pytest.raises(MissingExtra, match="look"):
+    with pytest.raises(MissingExtra, match="scikit-learn"):
         kept(table, projection)
 
 

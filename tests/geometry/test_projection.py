@@ -144,7 +144,7 @@ def test_what_is_refused(rng, monkeypatch):
         sys.modules["tokenspace.geometry.projection"].importlib.util, "find_spec", lambda _: None
     )
     assert available() == {"pca": True, "tsne": False, "umap": False}
-    with pytest.raises(MissingExtra, match="tsne"):
+    with pytest.raises(MissingExtra, match="openTSNE"):
         tsne(table, perplexity=5)
     with pytest.raises(MissingExtra, match="umap"):
         umap(table)
