@@ -11,6 +11,7 @@ from tokenspace.models.open import open_checkpoint
 from tokenspace.reference import recipes
 from tokenspace.tokenizer import Tokenizer
 from tokenspace.walk import Pipeline
+from tokenspace.walk_document import gradient_document, scoring_document
 
 
 @pytest.fixture
@@ -92,10 +93,22 @@ def test_predictions_are_the_softmax_of_hidden_times_the_table(saved, table):
 
 
 CONTEXTS = {
-    "said by nobody": None,
     "skip-gram": {"objective": "skip-gram with negative sampling"},
+    "skip-gram, in a GGUF file": {
+        "objective": "skip-gram with negative sampling",
+        "read_from": {"format": "gguf"},
+    },
+    "of a fastText model": {"read_from": {"format": "fasttext", "model": "sg"}},
+    "of a fastText model of words around": {"read_from": {"format": "fasttext", "model": "cbow"}},
 }
 HEADS = {
+    "said by nobody": {},
+    **{
+        f"of a file: {name}": {"read_from": {"format": name, "head": "lm_head.weight"}}
+        for name in ("safetensors", "torch", "hub")
+    },
+    "of an archive that keeps no provenance": {"read_from": {"format": "npz", "array": "weight"}},
+    "of provenance that is damaged": {"read_from": "fasttext", "objective": 3},
     "a language model's": {"objective": "next token, in a decoder"},
     "of a GGUF file": {"read_from": {"format": "gguf"}},
     "of a checkpoint": {"made_by": "a model's checkpoint"},
@@ -105,7 +118,7 @@ HEADS = {
 @pytest.mark.parametrize("made", CONTEXTS.values(), ids=CONTEXTS)
 @pytest.mark.parametrize("recipe", ["original", "bert", "gpt2", "llama"])
 def test_context_rows_score_the_looked_up_row(made, recipe, table):
-    table.output, table.provenance = -table.weight, made or {}
+    table.output, table.provenance = -table.weight, made
     pipeline = Pipeline.under(table, recipe)
     (walk,) = pipeline.walk("cat cat")
     logits = torch.tensor(table["cat"]) @ torch.tensor(table.output).T
@@ -131,6 +144,86 @@ def test_a_heads_own_rows_score_the_input(made, table):
     worst = walk.output[0] @ table.weight.T
     assert pipeline.predict(walk, k=1)[0][0].id == int(worst.argmin())
     assert (pipeline.hidden_step, pipeline.scoring_rows) == ("output", "output")
+
+
+@pytest.fixture(scope="module")
+def untied_llama(tmp_path_factory):
+    """The folder of a small Llama whose head has rows of its own, with a tokenizer."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = Tokenizer.train_from_iterator(["the cat and the dog sat"])
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=len(tokenizer.vocab), tie_word_embeddings=False, **sizes)
+    model = LlamaForCausalLM(config)
+    torch.nn.init.normal_(model.model.embed_tokens.weight)
+    torch.nn.init.normal_(model.lm_head.weight)
+    folder = tmp_path_factory.mktemp("llama")
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tokenizer.to_json())
+    names = ("model.embed_tokens.weight", "lm_head.weight")
+    torch.save({name: model.state_dict()[name] for name in names}, folder / "two.pt")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "two.pt"])
+@pytest.mark.parametrize("copy", [None, "native.safetensors", "copy.npz", "copy.gguf"])
+def test_the_head_of_a_models_file_scores_the_input_also_in_a_copy(name, copy, untied_llama, tmp_path):
+    table = ts.load(untied_llama / name)
+    table.tokenizer = Tokenizer.load(untied_llama)
+    rows = table.output
+    if copy is not None:
+        ts.save(table, tmp_path / copy)
+        tokenizer, table = table.tokenizer, ts.load(tmp_path / copy)
+        table.tokenizer = tokenizer
+    pipeline = Pipeline.under(table)
+    (walk,) = pipeline.walk("the cat")
+    logits = torch.tensor(walk.output) @ torch.tensor(np.asarray(rows, np.float32)).T
+    assert pipeline.predict(walk, k=1)[0][0].id == int(logits[0].argmax())
+    labels = torch.tensor([walk.tokens[1].id])
+    loss = torch.nn.functional.cross_entropy(logits[:1], labels).item()
+    assert pipeline.gradient(walk).loss == pytest.approx(loss, rel=1e-5)
+    assert pipeline.context_model is None
+
+
+@pytest.mark.parametrize("recipe", [None, "gpt2"])
+def test_an_untied_model_without_its_head_says_so_under_any_recipe(recipe, untied_llama, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "copy"
+    shutil.copytree(untied_llama, folder, ignore=shutil.ignore_patterns("two.pt"))
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["lm_head.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    pipeline = Pipeline.open(folder, recipe)
+    assert "holds no head" in pipeline.no_head
+    assert "holds no head" in scoring_document(pipeline)["no_head"]
+    assert Pipeline.open(untied_llama, recipe).no_head is None
+
+
+def test_the_costliest_position_is_torchs(saved, table):
+    pipeline = Pipeline.open(saved)
+    (walk,) = pipeline.walk("the cat and the dog sat")
+    logits = torch.tensor(walk.output[:-1], dtype=torch.float64) @ torch.tensor(table.weight).double().T
+    labels = torch.tensor([token.id for token in walk.tokens[1:]])
+    losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+    most = int(losses.argmax())
+    found = pipeline.gradient(walk).costliest
+    assert (found.position, found.next) == (most, walk.tokens[most + 1].token)
+    assert found.loss == pytest.approx(losses[most].item(), rel=1e-5)
+    assert found.best == table.vocab[int(logits[most].argmax())]
+    assert found.margin == pytest.approx((logits[most].max() - logits[most, labels[most]]).item(), rel=1e-5)
+
+
+def test_a_row_of_zeros_has_no_cosine(table):
+    table.weight[table.vocab.id("[UNK]")] = 0
+    pipeline = Pipeline.under(table)
+    (walk,) = pipeline.walk("the zebra")
+    cosines = {row.token: row.cosine for row in pipeline.gradient(walk).rows}
+    assert cosines["[UNK]"] is None
+    assert -1 <= cosines["the"] <= 1
+    rows = gradient_document(pipeline.gradient(walk))["rows"]
+    assert [row["cosine"] is None for row in rows] == [row["token"] == "[UNK]" for row in rows]
 
 
 @pytest.mark.parametrize("tied", [True, False])

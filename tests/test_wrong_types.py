@@ -77,14 +77,90 @@ CASES = [
         for score in ("word_pairs", "analogy_questions")
         for files in ("['a', 'b']", "[]", "5", "b'a'", "None")
     ),
+    *(
+        (call.replace("VALUE", value), f"CorpusError: {message}, found {found}")
+        for value, found in (("['a']", "list"), ("3", "int"), ("b'a'", "bytes"))
+        for call, message in (
+            ("pipeline.walk('a', pair=VALUE)", "pair must be one text (a str)"),
+            ("pipeline.tokenizer.encode(VALUE)", "text must be one text (a str)"),
+            ("pipeline.tokenizer.encode('a', VALUE)", "pair must be one text (a str)"),
+            ("trained.encode(VALUE)", "text must be one text (a str)"),
+            ("trained.encode('a', VALUE)", "pair must be one text (a str)"),
+            ("ts.plots.heatmap(table, text=VALUE)", "text must be one text (a str)"),
+        )
+    ),
+    *(
+        (f"{call}({value})", f"CorpusError: {message}")
+        for value, message in (
+            ("b'ab'", "a text (str) or a list of texts is needed, found bytes"),
+            ("3", "a text (str) or a list of texts is needed, found int"),
+            ("{'a': 1}", "a text (str) or a list of texts is needed, found dict"),
+            ("[b'ab']", "each text must be a str; the one at place 0 is bytes"),
+            ("['a', 3]", "each text must be a str; the one at place 1 is int"),
+        )
+        for call in (
+            "ts.Tokenizer.train_from_iterator",
+            "pipeline.walk",
+            "trained.encode_batch",
+            "(lambda texts: ts.Tokenizer.train_from_iterator(texts, 'wordpiece'))",
+        )
+    ),
+    *(
+        (f"ts.Vocab({value})", f"VocabError: {message}")
+        for value, message in (
+            ("3", "a vocabulary is a list of tokens, found int"),
+            ("'the'", "a vocabulary is a list of tokens, found str"),
+            ("b'the'", "a vocabulary is a list of tokens, found bytes"),
+            ("{'a': 0}", "a vocabulary is a list of tokens, found dict"),
+            ("{'a'}", "a vocabulary is a list of tokens, found set"),
+            ("[3]", "each token must be a str; the one at id 0 is int"),
+            ("['a', b'a']", "each token must be a str; the one at id 1 is bytes"),
+        )
+    ),
+    *(
+        (call.replace("VALUE", value), f"VocabError: vocab must be a Vocab, found {found}")
+        for value, found in (("'a cat'", "str"), ("{'a': 0}", "dict"), ("b'a'", "bytes"), ("3", "int"))
+        for call in (
+            "initializers.from_pretrained(VALUE, table, rng)",
+            "nn_initializers.from_pretrained_(torch.empty(2, 3), VALUE, table)",
+            "ts.Table(table.weight, VALUE)",
+        )
+    ),
+    ("initializers.from_pretrained(vocab, 'wordnet', rng)", "ShapeError: a Table is needed, found str"),
+    (
+        "nn_initializers.from_pretrained_(torch.empty(2, 3), vocab, 'wordnet')",
+        "ShapeError: a Table is needed, found str",
+    ),
+    ("ts.plots.heatmap(table, b'cat')", "ShapeError: a heat map shows words, ids or vectors"),
+    ("ts.plots.heatmap(table, {'cat': 1})", "ShapeError: a heat map shows words, ids or vectors"),
+    *(
+        (f"ts.geometry.similarities(table, {words})", "ShapeError: words must be a list of one word or more")
+        for words in ("3", "b'cat'", "'cat'", "{'cat': 1}", "iter([])", "None")
+    ),
+    *(
+        (f"pipeline.gradient(walk, {rate})", "ShapeError: learning_rate must be a finite number")
+        for rate in ("float('nan')", "float('inf')", "'x'", "None", "True", "[1]")
+    ),
+    *(
+        (f"pipeline.predict(walk, {k})", f"ShapeError: k must be an integer, 1 or more; found {k}")
+        for k in ("-1", "0", "1.5", "None", "'1'", "True")
+    ),
 ]
 SCRIPT = """
 import json, sys
 import numpy as np
+import torch
 import tokenspace as ts
+from tokenspace import initializers
 from tokenspace.models import parameters
+from tokenspace.nn import initializers as nn_initializers
+from tokenspace.walk import Pipeline
 vocab = ts.Vocab(["a", "cat"])
 table = ts.Table(np.ones((2, 3), np.float32), vocab)
+rng = np.random.default_rng(0)
+pipeline = Pipeline.under(table, "gpt2")
+walk, = pipeline.walk("a cat")
+trained = ts.Tokenizer.train_from_iterator("a cat")
 def save(value):
     ts.save(ts.Table(table.weight, vocab, provenance={"value": value}), sys.argv[1])
 found = []

@@ -21,8 +21,8 @@ import numpy as np
 from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float
-from tokenspace.table import Table, check_finite
-from tokenspace.vocab import Vocab
+from tokenspace.table import Table, check_finite, check_table
+from tokenspace.vocab import Vocab, check_vocab
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -158,7 +158,8 @@ def from_pretrained(
     ``ignore_case=True`` then also takes, for a token without a match, the first pretrained token that equals
     it but for case. ``std`` is that of the copied numbers if not given, so that
     drawn rows are as long as copied ones (1/sqrt(D) if nothing matched).
-    ``ShapeError`` if ``embedding_dimension`` is given and is not the pretrained width; ``TableFormatError``
+    ``VocabError`` unless ``vocab`` is a ``Vocab``; ``ShapeError`` if ``pretrained`` is not a ``Table``, or
+    ``embedding_dimension`` is given and is not the pretrained width; ``TableFormatError``
     if a row to copy holds NaN or infinity (a row that no token asks for may).
 
     >>> glove = Table(np.array([[1, 2], [3, 4]], np.float32), Vocab(["the", "Paris"]))
@@ -171,6 +172,8 @@ def from_pretrained(
     >>> report
     MatchReport(matched=2, matched_by_case=1, total=3, unmatched=('[PAD]',))
     """
+    check_vocab(vocab)
+    check_table(pretrained)
     width = pretrained.dim
     if embedding_dimension is not None and whole("embedding_dimension", embedding_dimension, 1) != width:
         raise ShapeError(

@@ -13,7 +13,7 @@ from tokenspace.ids import checked_ids
 from tokenspace.shapes import Array, ArrayLike, Float
 from tokenspace.subwords import Subwords
 from tokenspace.tokenizer import Tokenizer
-from tokenspace.vocab import Vocab
+from tokenspace.vocab import Vocab, check_vocab
 from tokenspace.word_lookup import WordLookup
 
 DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float16, ml_dtypes.bfloat16))
@@ -42,8 +42,7 @@ class Table:
         provenance: dict[str, Any] | None = None,
         subwords: Subwords | None = None,
     ):
-        if not isinstance(vocab, Vocab):
-            raise VocabError(f"vocab must be a Vocab, found {type(vocab).__name__}; make one: Vocab(tokens)")
+        check_vocab(vocab)
         if not isinstance(provenance, (dict, type(None))):
             raise TableFormatError(f"provenance must be a dict, found {type(provenance).__name__}")
         self.weight = _checked(weight, "weight", len(vocab))

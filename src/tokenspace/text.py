@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,13 +62,29 @@ def as_texts(texts: str | Iterable[str]) -> list[str]:
     """
     if isinstance(texts, str):
         return [texts]
-    if isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
+    return list(each_text(texts))
+
+
+def each_text(texts: Iterable[str]) -> Iterator[str]:
+    """Yield each of ``texts``, read when it is asked for; the errors are those of ``as_texts``."""
+    if isinstance(texts, bytes | bytearray | memoryview | Mapping) or not isinstance(texts, Iterable):
         raise CorpusError(f"a text (str) or a list of texts is needed, found {type(texts).__name__}")
-    found = list(texts)
-    for place, text in enumerate(found):
+    for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise CorpusError(f"each text must be a str; the one at place {place:,} is {type(text).__name__}")
-    return found
+        yield text
+
+
+def check_text(text: object, what: str = "text") -> None:
+    """``CorpusError`` unless ``text`` is a ``str``; ``what`` names the argument.
+
+    >>> check_text(["a cat"], "pair")
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.CorpusError: pair must be one text (a str), found list
+    """
+    if not isinstance(text, str):
+        raise CorpusError(f"{what} must be one text (a str), found {type(text).__name__}")
 
 
 class Block(NamedTuple):

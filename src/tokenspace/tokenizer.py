@@ -122,7 +122,8 @@ class Tokenizer:
         ``bpe``: byte-pair encoding over bytes (Sennrich et al. 2016; GPT-2's alphabet), which has no unknown
         text. ``wordpiece``: pieces that continue a word begin with ## (Schuster and Nakajima 2012, as in
         BERT). ``unigram``: the likeliest split under a learned unigram model (Kudo 2018), with ▁ for a space.
-        ``tokenizer_training`` lists the special tokens of each. ``VocabError`` if a setting can't be.
+        ``tokenizer_training`` lists the special tokens of each. ``VocabError`` if a setting can't be,
+        ``CorpusError`` for anything but texts.
 
         >>> tokenizer = Tokenizer.train_from_iterator(["The cat sat.", "the cat!"])
         >>> list(tokenizer.vocab)
@@ -130,8 +131,7 @@ class Tokenizer:
         >>> tokenizer.encode("The dog sat").tokens
         ['the', '[UNK]', 'sat']
         """
-        several = [texts] if isinstance(texts, str) else texts  # a str is one text
-        return cls(tokenizer_training.train(several, kind, vocab_size, min_count, lowercase))
+        return cls(tokenizer_training.train(_Texts(texts), kind, vocab_size, min_count, lowercase))
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -265,6 +265,9 @@ class Tokenizer:
 
     def _encode(self, text: str, pair: str | None = None, special: bool = True) -> tokenizers.Encoding:
         inner = self.inner
+        text_files.check_text(text)
+        if pair is not None:
+            text_files.check_text(pair, "pair")
         with raised_as(TableFormatError, f"{self._origin} can't split this text"):  # e.g. without its [UNK]
             return inner.encode(
                 _plain(text), None if pair is None else _plain(pair), add_special_tokens=special
@@ -289,6 +292,16 @@ class Tokenizer:
             one.offsets,
             np.asarray(one.special_tokens_mask, np.int64),
         )
+
+
+class _Texts:
+    """One text or several, each checked to be a ``str`` when it is read."""
+
+    def __init__(self, texts: str | Iterable[str]):
+        self._texts = [texts] if isinstance(texts, str) else texts
+
+    def __iter__(self) -> Iterator[str]:
+        return text_files.each_text(self._texts)
 
 
 class _Lines:

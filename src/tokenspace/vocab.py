@@ -10,7 +10,7 @@ import difflib
 import operator
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple, SupportsIndex, get_args
@@ -69,8 +69,15 @@ class Vocab:
         encoding: Encoding | None = None,
         added: Iterable[SupportsIndex] = (),
     ):
-        if isinstance(tokens, str | bytes):
+        not_a_list = isinstance(tokens, str | bytes | bytearray | Mapping | set | frozenset)
+        if not_a_list or not isinstance(tokens, Iterable):
             raise VocabError(f"a vocabulary is a list of tokens, found {type(tokens).__name__}")
+        tokens = list(tokens)
+        for place, token in enumerate(tokens):
+            if not isinstance(token, str):
+                raise VocabError(
+                    f"each token must be a str; the one at id {place:,} is {type(token).__name__}"
+                )
         try:
             encoded = [token.encode("utf-8", "surrogateescape") for token in tokens]
         except UnicodeEncodeError as error:
@@ -400,6 +407,12 @@ def _is_writable(token: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_vocab(vocab: object) -> None:
+    """``VocabError`` unless ``vocab`` is a ``Vocab``."""
+    if not isinstance(vocab, Vocab):
+        raise VocabError(f"vocab must be a Vocab, found {type(vocab).__name__}; make one: Vocab(tokens)")
 
 
 def placeholder(i: int) -> str:

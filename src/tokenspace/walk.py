@@ -21,18 +21,19 @@ import numpy as np
 from tokenspace import formats
 from tokenspace.encoding_notes import dropped_words, normalized_text, unknown_words
 from tokenspace.errors import CheckpointError, CorpusError, TableFormatError
+from tokenspace.initializers import Real, Whole, real, whole
 from tokenspace.models.open import Checkpoint, load_table, open_checkpoint
 from tokenspace.reference import Embedding, LMHead, TransformerInput
 from tokenspace.reference import recipes as layers
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.shown import shown
 from tokenspace.table import Table, check_unchanged, tokenizer_of
-from tokenspace.text import as_texts
+from tokenspace.text import as_texts, check_text
 from tokenspace.tokenizer import Encoded
-from tokenspace.walk_gradient import Gradient, Inputs, MovedRow, descend
+from tokenspace.walk_gradient import Costliest, Gradient, Inputs, MovedRow, descend
 from tokenspace.walk_predictions import Candidate, candidates, zero_rows
 
-__all__ = ["Candidate", "Gradient", "MovedRow", "Pipeline", "Token", "Walk"]
+__all__ = ["Candidate", "Costliest", "Gradient", "MovedRow", "Pipeline", "Token", "Walk"]
 
 MOST_DROPPED = 5  # words that an error names
 
@@ -131,10 +132,13 @@ class Pipeline:
         """Take ``texts`` through the layer as one batch, padded to its longest; or one text and its ``pair``.
         A ``str`` is one text.
 
-        ``CorpusError`` if a text holds no token, ``TableFormatError`` if a number is NaN or infinite.
+        ``CorpusError`` if a text is not a ``str`` or holds no token, ``TableFormatError`` if a number is NaN
+        or infinite.
         """
         check_unchanged(self.table)
         texts = as_texts(texts)
+        if pair is not None:
+            check_text(pair, "pair")
         for text in [*texts, *([] if pair is None else [pair])]:
             if not text.strip():
                 raise CorpusError("a text is empty, so it has no tokens; give at least one word")
@@ -228,10 +232,10 @@ class Pipeline:
     @cached_property
     def no_head(self) -> str | None:
         """The reason why this checkpoint's head can't be used and another one stands in; None if it can be,
-        or there is no checkpoint.
+        or the table comes from no checkpoint.
         """
         if self._checkpoint is None:
-            return None
+            return _head_not_loaded(self.table)
         try:
             layers.head_from_checkpoint(self._checkpoint, self.layer.token)
         except CheckpointError as error:
@@ -243,7 +247,15 @@ class Pipeline:
         """The step whose vectors are scored. The context rows of skip-gram were trained against the looked-up
         rows themselves, so for them that is "lookup"; else it is "output", the transformer's input.
         """
-        return "lookup" if self._checkpoint is None and _has_context_rows(self.table) else "output"
+        return "output" if self.context_model is None else "lookup"
+
+    @property
+    def context_model(self) -> str | None:
+        """The model that the table's provenance names as the one that trained its output rows against the
+        looked-up rows: "skip-gram" or "cbow". None where it names none: output rows are then taken for a
+        language model's head.
+        """
+        return None if self._checkpoint is not None else _context_model(self.table)
 
     @property
     def scoring_rows(self) -> Literal["table", "output", "head"]:
@@ -257,23 +269,25 @@ class Pipeline:
         """The ids of the head's rows of zeros: never trained, so ``predict`` leaves them out."""
         return zero_rows(self.head().weight)
 
-    def predict(self, walk: Walk, k: int = 5) -> list[list[Candidate]]:
+    def predict(self, walk: Walk, k: Whole = 5) -> list[list[Candidate]]:
         """For each token, the ``k`` tokens that the head scores highest: hidden @ E.T, then softmax.
 
         The vectors of ``hidden_step`` are scored; ``untrained_rows`` have no share. Padding predicts nothing.
-        ``ShapeError`` if the head takes another width than the layer gives, for want of a body;
-        ``TableFormatError`` if a score is NaN or infinite, or no row was trained.
+        ``ShapeError`` if ``k`` is not an integer, 1 or more, or the head takes another width than the layer
+        gives, for want of a body; ``TableFormatError`` if a score is NaN or infinite, or no row was trained.
         """
         check_unchanged(self.table)
+        k = whole("k", k, 1)
         hidden = walk.steps[self.hidden_step][: walk.length].astype(np.float64)
         return candidates(self.head(), hidden, self.table.vocab, k, self.untrained_rows)
 
-    def gradient(self, walk: Walk, learning_rate: float = 0.1) -> Gradient:
+    def gradient(self, walk: Walk, learning_rate: Real = 0.1) -> Gradient:
         """One step of plain gradient descent on the table, so that each token better predicts the next.
 
         A tied table has two gradients, which add up: from the rows that were read and from the rows that were
         scored. The vectors of ``hidden_step`` are scored. ``CorpusError`` for a text of one token, which has
-        no next one; ``ShapeError`` and ``TableFormatError`` as for ``predict``.
+        no next one; ``ShapeError`` unless ``learning_rate`` is a finite number; otherwise the errors of
+        ``predict``.
 
         >>> pipeline = Pipeline.open("wordnet")
         >>> the, cat, sat = pipeline.gradient(pipeline.walk("The cat sat the cat")[0]).rows
@@ -281,6 +295,7 @@ class Pipeline:
         ('cat', 13.14, 12.83, 24.14)
         """
         check_unchanged(self.table)
+        learning_rate = real("learning_rate", learning_rate)
         if walk.length < 2:
             raise CorpusError("a gradient needs a next token to predict; give a text of at least two tokens")
         ids, positions, segments = (
@@ -296,13 +311,27 @@ class Pipeline:
         return descend(layer, self.head(), inputs, self.table.vocab, learning_rate)
 
 
-def _has_context_rows(table: Table) -> bool:
-    """Return whether the output rows are skip-gram's contexts, rather than a language model's head."""
-    if table.output is None:
-        return False
+def _head_not_loaded(table: Table) -> str | None:
+    """Say that the checkpoint that ``table`` was read from has an untied head, which it came without."""
     made = table.provenance
-    if isinstance(made.get("objective"), str):
-        return made["objective"].startswith("skip-gram")
-    read_from = made.get("read_from")
-    kind = read_from.get("format") if isinstance(read_from, dict) else None
-    return kind != "gguf" and made.get("made_by") != "a model's checkpoint"
+    if made.get("made_by") != "a model's checkpoint" or made.get("tied") is not False or made.get("head"):
+        return None
+    if "left_out" in made:
+        return f"the head was left out: {made['left_out']}"
+    return f"{made.get('folder')} holds no head, and is not tied; was it saved without one?"
+
+
+def _context_model(table: Table) -> str | None:
+    """Return the model that trained the output rows against the looked-up rows: "skip-gram" or "cbow".
+
+    The provenance has to name it (``train``'s objective, or a fastText file's model); None where it doesn't,
+    since the output rows of a file of tensors are a language model's head.
+    """
+    objective, read_from = (table.provenance.get(key) for key in ("objective", "read_from"))
+    if table.output is None:
+        return None
+    if isinstance(objective, str):
+        return "skip-gram" if objective.startswith("skip-gram") else None
+    if isinstance(read_from, dict) and read_from.get("format") == "fasttext":
+        return "cbow" if read_from.get("model") == "cbow" else "skip-gram"
+    return None

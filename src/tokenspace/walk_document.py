@@ -34,11 +34,14 @@ def predictions_document(pipeline: Pipeline, walk: Walk) -> list[list[dict[str, 
 
 
 def scoring_document(pipeline: Pipeline) -> dict[str, Any]:
-    """How predictions are scored: which vectors, against which rows, and which rows have no share."""
+    """How tokens are scored: which vectors, against which rows, why not by the checkpoint's own head (None
+    where they are), and which rows have no share in predictions.
+    """
     untrained = pipeline.untrained_rows
     return {
         "hidden": pipeline.hidden_step,
         "rows": pipeline.scoring_rows,
+        "no_head": pipeline.no_head,
         "untrained": {
             "rows": len(untrained),
             "first": [pipeline.table.vocab[i] for i in untrained[:MOST_NAMED]],
@@ -50,10 +53,20 @@ def gradient_document(gradient: Gradient) -> dict[str, Any]:
     """One step of descent: its loss, and the rows that it moves."""
     lengths = ("gradient_lookup", "gradient_head", "gradient", "cosine")
     rows = [
-        {**row._asdict(), **{name: number(getattr(row, name)) for name in lengths}} for row in gradient.rows
+        {
+            name: number(value) if name in lengths and value is not None else value
+            for name, value in row._asdict().items()
+        }
+        for row in gradient.rows
     ]
+    costliest = gradient.costliest
     return {
         "loss": number(gradient.loss),
+        "costliest": {
+            **costliest._asdict(),
+            "loss": number(costliest.loss),
+            "margin": number(costliest.margin),
+        },
         "learning_rate": gradient.learning_rate,
         "rows": rows,
         "rows_moved": gradient.rows_moved,

@@ -33,7 +33,8 @@ class MovedRow(NamedTuple):
     ``gradient`` is the Euclidean length of the row's gradient, the sum of two: what the lookup passes on from
     ``positions`` (of length ``gradient_lookup``) and what a tied head passes on from every position that it
     scored (of length ``gradient_head``, 0 if the head has its own rows). The vectors add, their lengths do
-    not. ``cosine`` compares the row before and after the step.
+    not. ``cosine`` compares the row before and after the step; None if either is all zeros, which have no
+    direction.
     """
 
     token: str
@@ -42,14 +43,27 @@ class MovedRow(NamedTuple):
     gradient_lookup: float
     gradient_head: float
     gradient: float
-    cosine: float
+    cosine: float | None
+
+
+class Costliest(NamedTuple):
+    """The position whose next token cost most: ``loss`` nats. The head scored the token ``best`` highest
+    there, ``margin`` above the next token.
+    """
+
+    position: int
+    next: str
+    loss: float
+    best: str
+    margin: float
 
 
 @dataclass(frozen=True)
 class Gradient:
     """One step of descent on the mean cross entropy (nats) of each next token.
 
-    ``rows`` are those of the text's tokens, U of them. ``rows_moved`` of ``rows_in_table`` move through the
+    ``loss`` is the mean of all but the last position's, of which ``costliest`` is the largest. ``rows`` are
+    those of the text's tokens, U of them. ``rows_moved`` of ``rows_in_table`` move through the
     lookup, ``rows_moved_by_head`` through a tied head, which scores every token.
 
     ``by_position`` (T, D) is the gradient that each position passes to its token's row: the lookup's part of
@@ -58,6 +72,7 @@ class Gradient:
     """
 
     loss: float
+    costliest: Costliest
     learning_rate: float
     rows: list[MovedRow]
     rows_moved: int
@@ -117,12 +132,20 @@ def descend(
             float(np.linalg.norm(by_lookup[n])),
             float(np.linalg.norm(by_head[n])),
             float(np.linalg.norm(total[n])),
-            float(cosine(before[n], after[n])),
+            float(cosine(before[n], after[n])) if before[n].any() and after[n].any() else None,
         )
         for n, i in enumerate(used.tolist())
     ]
+    most = int(scored.losses.argmax())
     return Gradient(
-        scored.loss,
+        float(scored.losses.mean()),
+        Costliest(
+            most,
+            vocab[int(ids[most + 1])],
+            float(scored.losses[most]),
+            vocab[int(scored.best[most])],
+            float(scored.margins[most]),
+        ),
         learning_rate,
         rows,
         int((by_lookup != 0).any(axis=1).sum()),
@@ -143,9 +166,13 @@ def _with_a_row_for_each_position(layer: TransformerInput, ids: Int[Array, " T"]
 
 
 class ScoreGradient(NamedTuple):
-    """The mean cross entropy of N labels, and its gradients; ``rows_moved`` of the head's V rows have one."""
+    """The cross entropy of each of N labels, and the gradients of their mean; ``rows_moved`` of the head's V
+    rows have one. ``best`` are the ids scored highest, by ``margins`` above the labels.
+    """
 
-    loss: float
+    losses: Float[Array, " N"]
+    best: Int[Array, " N"]
+    margins: Float[Array, " N"]
     d_hidden: Float[Array, "N D"]
     d_rows: Float[Array, "U D"]
     rows_moved: int
@@ -162,8 +189,9 @@ def score_gradient(
             "score masked; give a text without it"
         )
     largest, total = np.full(len(hidden), -np.inf), np.zeros(len(hidden))
-    at_label = np.zeros(len(hidden))
+    at_label, best = np.zeros(len(hidden)), np.zeros(len(hidden), np.int64)
     for start, _, logits in score_blocks(head, hidden):
+        best = np.where(logits.max(axis=1) > largest, start + logits.argmax(axis=1), best)
         before, largest = largest, np.maximum(largest, logits.max(axis=1))
         total = total * np.exp(before - largest) + np.exp(logits - largest[:, None]).sum(axis=1)
         here = np.flatnonzero((labels >= start) & (labels < start + logits.shape[1]))
@@ -180,7 +208,7 @@ def score_gradient(
         moved += int((d_block != 0).any(axis=1).sum())
         here = np.flatnonzero((rows >= start) & (rows < start + len(d_block)))
         d_rows[here] = d_block[rows[here] - start]
-    return ScoreGradient(float(np.mean(log_total - at_label)), d_hidden, d_rows, moved)
+    return ScoreGradient(log_total - at_label, best, largest - at_label, d_hidden, d_rows, moved)
 
 
 def score_blocks(

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from tokenspace.text import as_texts
+from tokenspace.text import as_texts, check_text
 from tokenspace.tokenizer import Encoded
 from tokenspace.vocab import Vocab
 
@@ -68,6 +68,9 @@ class WordLookup:
 
     def encode(self, text: str, pair: str | None = None) -> Encoded:
         """One text, or two, one behind the other; nothing is added to them."""
+        check_text(text)
+        if pair is not None:
+            check_text(pair, "pair")
         found = [(0, *one) for one in self._tokens(text)]
         found += [(1, *one) for one in self._tokens(pair or "")]
         return Encoded(

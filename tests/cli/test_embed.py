@@ -115,16 +115,15 @@ def test_predictions_and_gradient_in_json():
     assert document["scoring"] == {
         "hidden": "output",
         "rows": "table",
+        "no_head": None,
         "untrained": {"rows": 3, "first": ["[PAD]", "[UNK]", "[SEP]"]},
     }
 
 
 def test_the_gradient_of_a_tied_table_in_the_terminal():
     lines = run("embed", "The cat sat the cat", "--gradient").stdout.splitlines()[-6:]
-    assert (
-        lines[0]
-        .strip()
-        .startswith("guessing costs ln 33,003 = 10.4; an input, 10 × its row, scores its own row far above")
+    assert lines[0].strip() == (
+        "guessing costs ln 33,003 = 10.4; position 1 costs most, 194.4: cat is scored 194.4 above sat"
     )
     assert lines[1].split()[:6] == ["lookup", "+", "head", "=", "total", "cosine"]
     rows = {line.split()[0]: line.split()[1:5] for line in lines[2:5]}
@@ -132,6 +131,32 @@ def test_the_gradient_of_a_tied_table_in_the_terminal():
     assert rows["sat"][2:] == ["18.41", "0.8208"]
     assert rows["the"][2:] == ["24.26", "0.5073"]
     assert "the last: no next token" in run("embed", "the dog", "--gradient").stdout
+
+
+def test_a_loss_below_that_of_guessing_is_not_explained(tmp_path):
+    rows = np.array([[0.1, 0.2], [0.1, 0.3], [0.2, 0.1]], np.float32)
+    ts.save(ts.Table(rows, ts.Vocab(["a", "cat", "sat"])), tmp_path / "t.vec")
+    arguments = ("embed", "a cat", "--gradient", "-t", str(tmp_path / "t.vec"), "--recipe", "llama")
+    assert "\n  guessing costs ln 3 = 1.1\n" in run(*arguments).stdout
+    ts.save(
+        ts.Table(rows[::-1] * np.float32([[9], [1], [1]]), ts.Vocab(["a", "cat", "sat"])), tmp_path / "t.vec"
+    )
+    assert "position 0 costs most" in run(*arguments).stdout
+
+
+def test_the_columns_of_a_gradient_stay_apart():
+    lines = run("embed", "the cat sat", "--gradient", "--recipe", "llama").stdout.splitlines()
+    (the,) = [line.split() for line in lines if "at position 0" in line and "no next" not in line][-1:]
+    assert the[:5] == ["the", "2.169", "8.861e-05", "2.169", "0.9902"]
+
+
+def test_a_token_read_as_a_row_of_zeros_says_so():
+    shown = run("embed", "the blorfle", "--predict").stdout
+    assert "  [UNK]: read as a row of zeros, never trained; its scores say nothing of it\n" in shown
+    assert "read as a row of zeros" not in run("embed", "the cat", "--predict").stdout
+    lines = run("embed", "the cat", "--pair", "a dog", "--gradient").stdout.splitlines()
+    (sep,) = [line.split() for line in lines if line.startswith("  [SEP]") and "summed" in line]
+    assert sep[4] == "none"
 
 
 def test_a_table_that_train_made_proposes_words(tmp_path):
@@ -180,6 +205,12 @@ def test_a_checkpoint_saved_without_its_head_says_what_scores(small_checkpoint, 
     shown = run("embed", "the cat", "--predict", "-t", str(folder)).stdout
     assert "hidden @ E.T, the same table in place of a head" in shown
     assert "holds no head" in shown
+    shown = run("embed", "the cat", "--gradient", "-t", str(folder)).stdout
+    assert "holds no head" in shown
+    assert "through the table in place of a head: " in shown
+    assert "tied head" not in shown
+    (document,) = documents("embed", "the cat", "--gradient", "-t", str(folder))
+    assert "holds no head" in document["scoring"]["no_head"]
 
 
 def test_predictions_and_gradient_in_the_terminal():

@@ -147,6 +147,20 @@ def test_a_pickle_is_named_whatever_its_protocol(protocol, write, monkeypatch):
         "Python pickle, which runs code": {"the": [1.0, 2.0]},
         "(?s:.*)which runs code": [[1.0], [2.0]],
     }
+    others = [
+        (["a", "b"], np.ones((2, 3))),
+        ({"a": 0}, np.ones((1, 3))),
+        ("a", np.ones(3)),
+        (("a", "b"), np.ones((2, 3))),
+        (2, 1.5, None, True, 70_000, ["a"]),
+        ((2, 3), ["a"]),
+        "abc",
+        "é" * 400,
+        b"abc",
+    ]
+    for value in others:
+        with pytest.raises(TableFormatError, match=r"is a (Python pickle|pickle of numpy).*which runs code"):
+            ts.load(write("t.pkl", pickle.dumps(value, protocol)))
     for message, value in expected.items():
         with pytest.raises(TableFormatError, match=f"is a pickle of {message}|is a {message}|{message}"):
             ts.load(write("t.pkl", pickle.dumps(value, protocol)))

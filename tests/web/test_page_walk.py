@@ -158,6 +158,32 @@ def test_the_last_position_of_a_tied_table_has_no_target_and_moves_all_the_same(
     told = page.locator("#walk .panel").inner_text()
     assert "ln 33,003 = 10.4 nats" in told
     assert "The table is used twice" in told
+    most = builtin_site.pipeline.gradient(walk).costliest
+    costs = f"{most.position}, {written(most.loss, 2)} nats: {most.best} is scored {written(most.margin, 2)} "
+    assert f"{costs}above {most.next}" in told
+
+
+def test_a_phone_shows_each_rows_numbers_and_whole_labels(visit, builtin_site):
+    (walk,) = builtin_site.pipeline.walk("the cat sat")
+    page = visit(builtin_site, PHONE, view="walk", text="the cat sat", step="gradient")
+    lines(page)
+    told = page.locator("#walk .picture-of-step").inner_text()
+    for row in builtin_site.pipeline.gradient(walk).rows:
+        parts = f"lookup {written(row.gradient_lookup, 2)}, head {written(row.gradient_head, 2)}"
+        assert f"{parts}; cosine {written(row.cosine, 4)}" in told
+    cut = """() => [...document.querySelectorAll("#walk .numbers tbody th")]
+        .filter((label) => label.scrollWidth > label.clientWidth || label.scrollHeight > label.clientHeight)
+        .map((label) => label.textContent)"""
+    assert page.evaluate(cut) == []
+
+
+def test_a_token_read_as_a_row_of_zeros_says_so(visit, builtin_site):
+    page = visit(builtin_site, view="walk", text="the blorfle", step="predict")
+    page.wait_for_selector("#walk .scores")
+    assert "[UNK]: read as a row of zeros, never trained" in page.locator("#walk .panel").inner_text()
+    page = visit(builtin_site, view="walk", text="the blorfle cat", step="gradient", recipe="llama")
+    lines(page)
+    assert "NaN" not in page.locator("#walk .panel").inner_text()
 
 
 def test_the_walk_ends_on_what_to_read_next(visit, builtin_site):
@@ -168,7 +194,12 @@ def test_the_walk_ends_on_what_to_read_next(visit, builtin_site):
     lines(page)
     told = page.locator("#walk .reading").inner_text()
     assert told.startswith("What to read next")
-    for part in ("docs/concepts.md", "Attention Is All You Need", "Rotary Position Embedding"):
+    for part in (
+        "docs/concepts.md",
+        "docs/learning.md",
+        "Attention Is All You Need",
+        "Rotary Position Embedding",
+    ):
         assert part in told
 
 
@@ -194,7 +225,8 @@ def test_a_table_of_words_names_what_it_leaves_out(visit, odd_site):
 def test_skip_grams_contexts_score_the_looked_up_row(visit):
     whole = hostile.walking_table()
     rows = np.where(np.arange(len(whole))[:, None] < 3, 0, whole.weight)
-    table = ts.Table(whole.weight, whole.vocab, whole.tokenizer, output=-rows)
+    made = {"objective": "skip-gram with negative sampling"}
+    table = ts.Table(whole.weight, whole.vocab, whole.tokenizer, -rows, made)
     with serving(Explorer(table)) as url:
         page = visit(Site(url, table), view="walk", text="the cat", step="predict")
         page.wait_for_selector("#walk .scores")

@@ -72,9 +72,11 @@ def test_what_a_head_does_besides_its_product_is_said(table):
 
 def test_an_untied_head_is_said(table):
     untied = ts.Table(table.weight, table.vocab, table.tokenizer, output=table.weight + 1)
-    found = Walks(untied).document("the cat", predict=True)
-    assert (found["tied"], found["hidden"]) == (False, "lookup")  # skip-gram's contexts
+    found = Walks(untied).document("the cat", gradient=True)
+    assert (found["tied"], found["hidden"]) == (False, "output")
     assert found["scoring"]["rows"] == "output"
+    untied.provenance = {"objective": "skip-gram with negative sampling"}
+    assert Walks(untied).document("the cat")["hidden"] == "lookup"
 
 
 def test_a_pair_gets_the_recipe_that_has_segments(table):

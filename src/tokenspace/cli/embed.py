@@ -110,8 +110,9 @@ def _described(
     )
 
     described = walk_document(pipeline, walk, in_batch)
-    if predict:
+    if predict or gradient:
         described["scoring"] = scoring_document(pipeline)
+    if predict:
         described["predictions"] = predictions_document(pipeline, walk)
     if gradient:
         described["gradient"] = gradient_document(pipeline.gradient(walk))

@@ -103,6 +103,13 @@ class _View:
                 line.append(f"  {shown(candidate.token)}")
                 line.append(f" {candidate.probability:.1%}", "dim")
             self._console.print(line, overflow="ellipsis", no_wrap=True)
+        rows_read = zip(walk.tokens[: walk.length], walk.steps["lookup"], strict=False)
+        zeros = dict.fromkeys(token.token for token, row in rows_read if not row.any())
+        if zeros:
+            named = ", ".join(map(shown, zeros))
+            self._line(
+                f"  {named}: read as a row of zeros, never trained; its scores say nothing of it", "dim"
+            )
         if (untrained := self._pipeline.untrained_rows).size:
             rows = f"{len(untrained):,} {'row' if len(untrained) == 1 else 'rows'} of zeros"
             ids = ", ".join(f"{i:,}" for i in untrained[:MOST_NAMED])
@@ -114,22 +121,27 @@ class _View:
             "gradient",
             f"one step of descent at rate {gradient.learning_rate:g}; loss {gradient.loss:.4f} nats a token",
         )
-        self._line(f"  {loss_compared(self._pipeline, gradient)}", "dim")
+        if (reason := self._pipeline.no_head) is not None:
+            rows = _scoring_rows(self._pipeline)
+            self._line(f"  scored with {rows} in place of a head: {one_line(reason)}", "dim")
+        self._line(f"  {loss_compared(gradient)}", "dim")
         tied = gradient.rows_moved_by_head > 0
+        head = "the tied head" if self._pipeline.no_head is None else "the table in place of a head"
         columns = ["lookup", "+ head", "= total"] if tied else ["lookup"]
-        titles = "".join(f"{column:>9}" for column in columns)
+        titles = "".join(f" {column:>9}" for column in columns)
         self._line(f"  {' ' * self._token_width}{titles}   cosine   lengths of the gradients")
         for row in gradient.rows:
             line = self._label(row.token)
             lengths = (row.gradient_lookup, row.gradient_head, row.gradient) if tied else (row.gradient,)
-            line.append("".join(f"{length:>9.4g}" for length in lengths))
-            line.append(f"   {row.cosine:6.4f}", "bold")
+            line.append("".join(f" {length:>9.4g}" for length in lengths))
+            cosine = "none" if row.cosine is None else f"{row.cosine:6.4f}"
+            line.append(f"   {cosine:>6}", "bold")
             line.append(f"   {self._place(row, walk.length - 1)}", "dim")
             self._console.print(line, soft_wrap=True)
         self._line(
             f"  rows moved through the lookup: {gradient.rows_moved:,} of {gradient.rows_in_table:,}; "
             + (
-                f"through the tied head: {gradient.rows_moved_by_head:,}, as every token is scored"
+                f"through {head}: {gradient.rows_moved_by_head:,}, as every token is scored"
                 if tied
                 else "the head has rows of its own"
             )
@@ -197,29 +209,36 @@ class _View:
         self._console.print(Text(text, style), soft_wrap=True)
 
 
-def scoring(pipeline: Pipeline) -> str:
-    """Say which vectors are scored against which rows."""
-    if pipeline.hidden_step == "lookup":
-        return "E[id] @ the table's own output rows, as skip-gram was trained: no scale, no position"
-    rows = {
+def _scoring_rows(pipeline: Pipeline) -> str:
+    """Name the rows that score."""
+    return {
         "table": "E.T, the same table",
         "output": "the table's own output rows",
         "head": "the checkpoint's own head",
     }[pipeline.scoring_rows]
+
+
+def scoring(pipeline: Pipeline) -> str:
+    """Say which vectors are scored against which rows."""
+    if (model := pipeline.context_model) is not None:
+        return f"E[id] @ the table's own output rows, as {model} was trained: no scale, no position"
+    rows = _scoring_rows(pipeline)
     if pipeline.no_head is not None:
         rows += f" in place of a head: {one_line(pipeline.no_head)}"
     return f"hidden @ {rows} (no body between: the input itself is the hidden state)"
 
 
-def loss_compared(pipeline: Pipeline, gradient: Gradient) -> str:
-    """Compare the loss with that of guessing, and explain a tied table's that is worse."""
+def loss_compared(gradient: Gradient) -> str:
+    """Compare the loss with that of guessing; of a worse one, show the position that costs most."""
     guess = math.log(gradient.rows_in_table)
     compared = f"guessing costs ln {gradient.rows_in_table:,} = {guess:.1f}"
-    if gradient.loss <= guess or pipeline.scoring_rows != "table":
+    if gradient.loss <= guess:
         return compared
-    scale = pipeline.layer.token.scale
-    times = f", {scale:.4g} × its row," if scale is not None and scale > 1 else ""
-    return f"{compared}; an input{times} scores its own row far above the next one's"
+    most = gradient.costliest
+    return (
+        f"{compared}; position {most.position} costs most, {most.loss:.4g}: "
+        f"{shown(most.best)} is scored {most.margin:.4g} above {shown(most.next)}"
+    )
 
 
 def meaning(pipeline: Pipeline, name: str) -> str:

@@ -12,8 +12,17 @@ from typing import NamedTuple
 from tokenspace.formats.lines import NUMBER, spaced, width
 
 _TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that an older torch.save begins with
-_PICKLE = re.compile(  # of protocol 2 and later; and of 0 and 1, which begin with a class, dict or list
-    rb"\x80[\x02-\x05]|c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|\([dl]p?\d*\n|[\]}]q[\0-\x08]"
+_PICKLE = re.compile(
+    rb"""\x80[\x02-\x05]                   # protocol 2 and later. 0 and 1 have no mark of their own:
+    |(?:[(N]|[IFL][-+.\deL]+\n            # tuples may begin with None, numbers as text,
+       |K.|M..|J.{4}|G.{8})*               # numbers as bytes;
+     (?:c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n  # then a class,
+       |\([dl]p?\d*\n|[\]}]q[\0-\x08]      # a dict or a list,
+       |[VS][^\n]*\np\d+\n                # a text that ends in a new line,
+       |X..\0\0|U.[^\n]{0,255}?q\0        # a text behind its length,
+       |t(?:p\d+\n|q[\0-\x08]))            # or the end of a tuple
+    """,
+    re.VERBOSE | re.DOTALL,
 )
 _GENSIM = re.compile(rb"gensim\.models\.\w+\W{1,4}(\w+)")
 _AS_TEXT = "write it as text, a token and its numbers with spaces between on each line"

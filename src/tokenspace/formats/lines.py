@@ -130,7 +130,7 @@ def split(text: bytes, dim: int) -> tuple[bytes, Float[Array, " D"]]:
         other = f"; {mark} stand where a space or tab must" if mark else ""
         raise ValueError(f"a token and {counted(len(fields), 'number')}, where {dim:,} are needed{other}")
     if b"" in fields or token.endswith(b" "):
-        raise ValueError("an empty field, between two spaces or tabs; one is what stands before each number")
+        raise ValueError("an empty field, between two spaces or tabs: put one before each number")
     if ends_as_numbers_begin(token):
         raise ValueError(f"a token and more than the {counted(dim, 'number')} that are needed")
     found = np.array(_floats(fields))

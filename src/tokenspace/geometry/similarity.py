@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, SupportsIndex
 
 import numpy as np
@@ -66,7 +66,7 @@ def similarity(
 
 
 def similarities(
-    table: Table | View, words: Sequence[str | int], center: bool = False, remove: SupportsIndex = 0
+    table: Table | View, words: Iterable[str | int], center: bool = False, remove: SupportsIndex = 0
 ) -> Similarities:
     """Return the ``similarity`` of each of ``words`` with each, as three (N, N) matrices in float64.
 
@@ -79,7 +79,8 @@ def similarities(
            [ 0.96,  1.  , -0.28],
            [ 0.  , -0.28,  1.  ]])
     """
-    if isinstance(words, str) or not len(words):
+    is_list = isinstance(words, Iterable) and not isinstance(words, str | bytes | bytearray | Mapping)
+    if not is_list or not (words := list(words)):
         raise ShapeError(f"words must be a list of one word or more, found {words!r}")
     view = seen(table, center, remove)
     resolved = [view.vector(word) for word in words]

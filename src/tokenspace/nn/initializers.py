@@ -25,8 +25,8 @@ from torch import Tensor
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import TRUNCATED_STD, MatchReport, Real, from_pretrained, real
 from tokenspace.nn.arrays import tensor_of
-from tokenspace.table import Table
-from tokenspace.vocab import Vocab
+from tokenspace.table import Table, check_table
+from tokenspace.vocab import Vocab, check_vocab
 
 Initializer = Callable[[Tensor], object]
 
@@ -131,6 +131,8 @@ def from_pretrained_(
     tensor([[1., 2.],
             [3., 4.]])
     """
+    check_vocab(vocab)
+    check_table(pretrained)
     expected = (len(vocab), pretrained.dim)
     if tuple(_checked(weight).shape) != expected:
         raise ShapeError(

@@ -6,7 +6,7 @@ In a terminal each row is a line and each dimension a column. Without color, pos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from tokenspace.plots.page import plotly_objects
 from tokenspace.shapes import Array, ArrayLike, Float, Int
 from tokenspace.shown import shown
 from tokenspace.table import Table, check_table, tokenizer_of
+from tokenspace.text import check_text
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -65,7 +66,7 @@ class Heatmap:
         """
         check_table(table)
         asked = [queries] if isinstance(queries, str | Integral) else queries
-        if not isinstance(asked, Iterable):
+        if isinstance(asked, bytes | bytearray | Mapping) or not isinstance(asked, Iterable):
             raise ShapeError(f"a heat map shows words, ids or vectors: give a list, found {queries!r}")
         rows = tuple(resolve(table, query) for query in asked)
         if not rows:
@@ -80,6 +81,7 @@ class Heatmap:
         ``VocabError`` if the table has no tokenizer, ``CorpusError`` if the text has no tokens.
         """
         check_table(table)
+        check_text(text)
         tokenizer = tokenizer_of(table)
         ids = tokenizer.encode(text).ids.tolist() if text.strip() else []
         if not ids:

@@ -230,7 +230,13 @@ def _projection(checkpoint: Checkpoint, family: Family, token: Embedding) -> Pro
 def _head_bias(checkpoint: Checkpoint, family: Family) -> Float[Array, " V"] | None:
     if family.head_bias is None or (family.head_bias_from_zero and checkpoint.find(family.head_bias) is None):
         return None
-    return _part(checkpoint, family.head_bias).reshape(-1)  # BART's is (1, V)
+    if (bias := checkpoint.find(family.head_bias)) is None:
+        name = checkpoint.prefix + family.head_bias
+        raise CheckpointError(
+            f"{checkpoint.folder} holds no head: it has no tensor {name!r}, a head's bias; "
+            "was it saved without one?"
+        )
+    return read(bias).reshape(-1)  # BART's is (1, V)
 
 
 def _scales_hidden(checkpoint: Checkpoint, family: Family) -> bool:

@@ -86,8 +86,9 @@ class Walks:
             (walk,) = pipeline.walk([text], pair)
             document = walk_document(pipeline, walk)
             left_out: dict[str, str] = {}
-            if predict:
+            if predict or gradient:
                 _add(document, "scoring", left_out, lambda: scoring_document(pipeline))
+            if predict:
                 _add(document, "predictions", left_out, lambda: predictions_document(pipeline, walk))
             if gradient:
                 _add(document, "gradient", left_out, lambda: _gradient(pipeline, walk))

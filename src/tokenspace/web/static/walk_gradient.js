@@ -12,9 +12,10 @@ const [NARROW, WIDE, WIDEST] = [700, 880, 1040]; // pixels: what stands beside a
 const TOP = 30;
 
 /** Loss beside that of guessing, and how many rows move. @param {any} walk a document with `gradient` */
-export function gradientSummary({ gradient }) {
+export function gradientSummary({ gradient, no_head: noHead }) {
+  const { costliest } = gradient;
   const head = gradient.rows_moved_by_head
-    ? `; through the tied head ${count(gradient.rows_moved_by_head)}, since every token is scored`
+    ? `; through ${noHead ? "the table in place of a head" : "the tied head"} ${count(gradient.rows_moved_by_head)}, since every token is scored`
     : "; the head has rows of its own";
   return el(
     "dl",
@@ -24,6 +25,13 @@ export function gradientSummary({ gradient }) {
       "loss of guessing",
       `ln ${count(gradient.rows_in_table)} = ${fixed(Math.log(gradient.rows_in_table), 1)} nats`,
     ),
+    fact(
+      "costliest position",
+      `${costliest.position}, ${fixed(costliest.loss, 2)} nats` +
+        (costliest.margin > 0
+          ? `: ${brief(costliest.best)} is scored ${fixed(costliest.margin, 2)} above ${brief(costliest.next)}`
+          : `: ${brief(costliest.next)} is scored highest`),
+    ),
     fact("learning rate", String(gradient.learning_rate)),
     fact(
       "rows moved",
@@ -32,12 +40,16 @@ export function gradientSummary({ gradient }) {
   );
 }
 
-/** Positions on the left, rows on the right, a line for each gradient. */
+/**
+ * Positions on the left, rows on the right, a line for each gradient. What finds no room beside a row stands in a
+ * list below.
+ */
 export function gradientPicture(walk, width) {
   const { rows } = walk.gradient;
   const tied = walk.gradient.rows_moved_by_head > 0;
   const tokens = walk.tokens;
   const last = tokens.length - 1; // it has no next token: nothing goes through its lookup
+  const fits = width >= (tied ? WIDEST : WIDE);
   const height = TOP + ROW * Math.max(tokens.length, rows.length) + 8;
   const narrow = width < NARROW;
   const x = narrow ? { from: 92, to: 160 } : { from: 200, to: 420 };
@@ -65,11 +77,7 @@ export function gradientPicture(walk, width) {
     const still = row.gradient === 0;
     const label = narrow ? `${brief(row.token, 8)} ` : `row ${count(row.id)}  ${brief(row.token, 18)} `;
     const length = still ? "no gradient" : `‖g‖ ${fixed(row.gradient, 3)}`;
-    const parts =
-      tied && width >= WIDE && !still
-        ? `   lookup ${fixed(row.gradient_lookup, 2)}, head ${fixed(row.gradient_head, 2)}`
-        : "";
-    const cosine = width < (tied ? WIDEST : WIDE) || still ? "" : `   cosine ${fixed(row.cosine, 4)}`;
+    const beside = fits && !still ? `   ${[...partsOf(row, tied), cosineOf(row)].join("   ")}` : "";
     return [
       paths,
       sign,
@@ -77,7 +85,7 @@ export function gradientPicture(walk, width) {
         "text",
         { x: x.to + 16, y: y + 4, class: `strip-label ${sums ? "again" : ""}` },
         label,
-        svg("tspan", { class: "soft" }, length + parts + cosine),
+        svg("tspan", { class: "soft" }, length + beside),
       ),
     ];
   });
@@ -98,7 +106,7 @@ export function gradientPicture(walk, width) {
     ),
   ];
   const described = `${plural(tokens.length, "position")} pass gradients to ${plural(rows.length, "row")}`;
-  return svg(
+  const picture = svg(
     "svg",
     {
       class: "strip",
@@ -112,6 +120,28 @@ export function gradientPicture(walk, width) {
     lines,
     labels,
   );
+  return fits ? picture : el("div", {}, picture, lengthsList(rows, tied));
+}
+
+/** The numbers of each row that moves, as text. */
+function lengthsList(rows, tied) {
+  const moved = rows.filter((row) => row.gradient !== 0);
+  return el(
+    "dl",
+    { class: "facts" },
+    moved.map((row) =>
+      fact(`${brief(row.token)}, row ${count(row.id)}`, [...partsOf(row, tied), cosineOf(row)].join("; ")),
+    ),
+  );
+}
+
+function partsOf(row, tied) {
+  return tied ? [`lookup ${fixed(row.gradient_lookup, 2)}, head ${fixed(row.gradient_head, 2)}`] : [];
+}
+
+/** A row of zeros has no direction, and so no cosine. */
+function cosineOf(row) {
+  return row.cosine === null ? "no cosine: a row of zeros" : `cosine ${fixed(row.cosine, 4)}`;
 }
 
 /**

@@ -26,7 +26,16 @@ export function scoresPanel(walk) {
       ),
     ),
   );
-  return el("div", {}, el("ol", { class: "scores" }, positions), untrained(walk));
+  return el("div", {}, el("ol", { class: "scores" }, positions), zeroInputs(walk), untrained(walk));
+}
+
+/** The tokens whose own row is zeros, so that their scores say nothing of them; null where there is none. */
+function zeroInputs({ tokens, steps }) {
+  const isZero = (_, t) => steps.lookup[t].every((x) => x === 0);
+  const names = [...new Set(tokens.filter(isZero).map((token) => token.token))];
+  if (!names.length) return null;
+  const named = names.flatMap((name, n) => [n ? ", " : "", tokenNode(name)]);
+  return el("p", { class: "note" }, ...named, ": read as a row of zeros, never trained; its scores say nothing of it.");
 }
 
 /** The rows that have no share, said; null where each has. */

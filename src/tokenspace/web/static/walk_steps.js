@@ -187,8 +187,7 @@ function gradient(walk, table) {
     meaning: [
       `One step of descent on the mean cross entropy of each next token. ${tied ? twice : once} Row after = row − learning rate × gradient.`,
       between(walk),
-      tied &&
-        "So the loss may be far above that of guessing, ln V: an input is its own row, scaled, and scores that row higher than the next token's.",
+      tied && walk.no_head && `The table stands in for the checkpoint's head (${walk.no_head}).`,
     ].filter(Boolean),
   };
 }
