@@ -114,3 +114,17 @@ def test_a_member_without_a_name_is_nobody_s(name, tmp_path):
     data = (tmp_path / "e.zip").read_bytes().replace(b"Qx.vec", name.encode().ljust(6, b"\0"))
     (tmp_path / "e.zip").write_bytes(data)
     assert Source(tmp_path / "e.zip").members() == ["y"]
+
+
+@pytest.mark.parametrize("padding", [0, 1, 70_000])
+def test_gzip_members_and_padding_are_read_as_gzip_reads_them(tmp_path, padding):
+    content = gzip.compress(b"one" * 50_000) + bytes(padding) + gzip.compress(b"") + gzip.compress(b"two")
+    (tmp_path / "x").write_bytes(content + bytes(padding))
+    assert bytes(Source(tmp_path / "x").content()) == gzip.decompress(content + bytes(padding))
+
+
+@pytest.mark.parametrize("end", [b"junk", b"\0\0x", b"\x1f", gzip.compress(b"two")[:12]])
+def test_gzip_with_something_else_after_it_is_damaged(tmp_path, end):
+    (tmp_path / "x").write_bytes(gzip.compress(b"one") + end)
+    with pytest.raises(TableFormatError, match="damaged"):
+        Source(tmp_path / "x").content()

@@ -21,6 +21,7 @@ import numpy as np
 
 from tokenspace.archive import Archive
 from tokenspace.errors import TableFormatError
+from tokenspace.gunzip import Gunzipped
 from tokenspace.shapes import Array, Int
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
@@ -102,7 +103,7 @@ class Source:
                 else:
                     stream = opened.enter_context(self.file.open("rb"))
                 if self._gzipped:
-                    stream = opened.enter_context(gzip.GzipFile(fileobj=stream))
+                    stream = Gunzipped(stream)
             yield io.BufferedReader(_Told(self.path, stream), _BLOCK)
 
     def content(self) -> Int[Array, " bytes"]:

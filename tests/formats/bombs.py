@@ -155,6 +155,137 @@ def growing_tokenizer(folder: Path) -> Path:
     return _folder(folder, "tokenizer.json", json.dumps(described))
 
 
+def _gzipped(folder: Path, content: bytes) -> Path:
+    with gzip.open(folder / "file.gz", "wb", 1) as file:
+        file.write(content)
+    return folder / "file.gz"
+
+
+def _torch_zip(folder: Path, pickled: bytes) -> Path:
+    with zipfile.ZipFile(folder / "file.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", b"3\n")
+    return folder / "file.pt"
+
+
+def torch_of_lists(folder: Path, count: int = 395_000) -> Path:
+    return _torch_zip(folder, b"\x80\x02" + b"]" * count + b".")
+
+
+def torch_of_many_lists(folder: Path) -> Path:
+    return torch_of_lists(folder, 3_000_000)
+
+
+def torch_of_many_lists_in_gzip(folder: Path) -> Path:
+    import pickle
+
+    first = b"".join(pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001, {}))
+    path = _gzipped(folder, first + b"\x80\x02" + b"]" * 20_000_000 + b"." + pickle.dumps([], 2))
+    return path.rename(folder / "file.pt.gz")
+
+
+def _gguf(key: bytes, value: bytes) -> bytes:
+    counts = np.array([0, 1, len(key)], "<u8").tobytes()
+    return b"GGUF\x03\0\0\0" + counts + key + value
+
+
+def _gguf_array(kind: int, count: int, items: bytes) -> bytes:
+    return kind.to_bytes(4, "little") + count.to_bytes(8, "little") + items
+
+
+def gguf_of_strings(folder: Path, count: int = 3_900_000) -> Path:
+    array = b"\x09\0\0\0" + _gguf_array(8, count, bytes(8 * count))
+    return _gzipped(folder, _gguf(b"tokenizer.ggml.tokens", array))
+
+
+def gguf_of_many_strings(folder: Path) -> Path:
+    return gguf_of_strings(folder, 15_000_000)
+
+
+def gguf_of_arrays(folder: Path) -> Path:
+    inner = _gguf_array(9, 90_000, _gguf_array(0, 0, b"") * 90_000)
+    return _gzipped(folder, _gguf(b"k", b"\x09\0\0\0" + _gguf_array(9, 50, inner * 50)))
+
+
+def _header(of: bytes) -> bytes:
+    return len(of).to_bytes(8, "little") + of
+
+
+def _tensors(count: int, sizes: int = 1) -> bytes:
+    entry = b'"t%d":{"dtype":"F32","shape":[' + b",".join([b"0"] * sizes) + b'],"data_offsets":[0,0]}'
+    return _header(b"{" + b",".join(entry % i for i in range(count)) + b"}")
+
+
+def _written(folder: Path, content: bytes) -> Path:
+    (folder / "file").write_bytes(content)
+    return folder / "file"
+
+
+def header_of_tensors(folder: Path) -> Path:
+    return _written(folder, _tensors(159_000))
+
+
+def header_of_tensors_in_gzip(folder: Path) -> Path:
+    return _gzipped(folder, _tensors(159_000))
+
+
+def header_of_axes(folder: Path) -> Path:
+    return _written(folder, _tensors(150_000, 64))
+
+
+def header_of_axes_in_gzip(folder: Path) -> Path:
+    return _gzipped(folder, _tensors(150_000, 64))
+
+
+def _metadata(entries: bytes) -> bytes:
+    return _header(b'{"__metadata__":{' + entries + b"}}")
+
+
+def metadata_of_escapes(folder: Path) -> Path:
+    return _written(folder, _metadata(b",".join(b'"\\t%d":"\\n"' % i for i in range(490_000))))
+
+
+def metadata_of_wide_characters(folder: Path) -> Path:
+    return _written(folder, _metadata(b'"a":"' + b"\\ud83d\\ude00" * 5_000_000 + b'"'))
+
+
+def zip_of_headers(folder: Path) -> Path:
+    with zipfile.ZipFile(folder / "file.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        content = _tensors(50_000)
+        for i in range(64):
+            archive.writestr(f"a{i}", content)
+    return folder / "file.zip"
+
+
+def gzip_and_padding(folder: Path) -> Path:
+    path = _gzipped(folder, b"a 1 2\nb 3 4\n")
+    with path.open("ab") as file:
+        file.write(bytes(20_000_000))
+    return path
+
+
+def _npz_without_weight(folder: Path, count: int) -> Path:
+    text = b"{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }".ljust(9900) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    with zipfile.ZipFile(folder / "file.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for i in range(count):
+            archive.writestr(f"a{i}.npy", content)
+    return folder / "file.npz"
+
+
+def npz_of_long_headers(folder: Path) -> Path:
+    return _npz_without_weight(folder, 5000)
+
+
+def npz_of_too_many_long_headers(folder: Path) -> Path:
+    return _npz_without_weight(folder, 10_000)
+
+
+UNPACKED = {  # bytes that a packed one holds; the packed size of the others is bound enough
+    "header_of_tensors_in_gzip": 9_200_000,
+    "header_of_axes_in_gzip": 27_500_000,
+    "gguf_of_strings": 31_200_000,
+}
 BOMBS: tuple[Callable[[Path], Path], ...] = (
     npz_of_many_arrays,
     npz_of_too_many_arrays,
@@ -175,6 +306,22 @@ BOMBS: tuple[Callable[[Path], Path], ...] = (
         ("config.json", "tokenizer.json", "model.safetensors.index.json", "modules.json"),
     ),
     growing_tokenizer,
+    torch_of_lists,
+    torch_of_many_lists,
+    torch_of_many_lists_in_gzip,
+    gguf_of_strings,
+    gguf_of_many_strings,
+    gguf_of_arrays,
+    header_of_tensors,
+    header_of_tensors_in_gzip,
+    header_of_axes,
+    header_of_axes_in_gzip,
+    metadata_of_escapes,
+    metadata_of_wide_characters,
+    zip_of_headers,
+    gzip_and_padding,
+    npz_of_long_headers,
+    npz_of_too_many_long_headers,
 )
 
 

@@ -50,7 +50,9 @@ _DEEPEST = 8  # arrays within arrays
 _LONGEST_NAME = 65_535  # bytes; the format's own limit for a key
 _MOST_AXES = 64
 _MOST = 100_000  # entries, tensors, arrays in an array: each costs more here than in a file made to hold many
+MOST_STRINGS = 4_000_000  # of all arrays; the largest vocabularies with their merges have half
 _FIRST, HEADER_LIMIT = 1 << 16, 1 << 27  # bytes of a packed file that are unpacked at first, and at most
+_GROWTH = 4  # times as many if that was too little, and the header is parsed anew
 LARGEST = 2**63 - 1  # no file is larger
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
@@ -146,10 +148,11 @@ class Header:
         self.content, self._size, self._view = content, size, content.data
         self.metadata: dict[str, Value] = {}
         self.tensors: dict[str, Tensor] = {}
+        self._nested = self._strings_found = 0  # arrays in arrays, and strings in arrays, so far
 
     def _unpack(self) -> None:
-        """Parse the header from as much of a packed file as it takes, doubled until that is enough; then
-        unpack the tensors that it promises, and no more.
+        """Parse the header from as much of a packed file as it takes, ``_GROWTH`` times as much until that is
+        enough; then unpack the tensors that it promises, and no more.
         """
         with self.source.open() as stream:
             held, wanted = bytearray(), _FIRST
@@ -167,7 +170,7 @@ class Header:
                         raise self.damaged(
                             0, f"a header of more than {HEADER_LIMIT:,} bytes in a packed file; unpack it"
                         ) from None
-                    wanted = min(2 * wanted, HEADER_LIMIT)
+                    wanted = min(_GROWTH * wanted, HEADER_LIMIT)
             end = max((tensor.end for tensor in self.tensors.values()), default=self._data_start)
             room = -end % self._alignment()
             held = held + read_up_to(stream, end + room - len(held))
@@ -258,8 +261,11 @@ class Header:
                 at, f"a count of {count:,} {what}, for which the {left:,} bytes after it are too few"
             )
         if count > _MOST and what not in ("strings", "numbers"):
-            raise self.damaged(at, f"a count of {count:,} {what}; {_MOST:,} are the most that are read")
+            raise self._too_many(at, count, what, _MOST)
         return count
+
+    def _too_many(self, at: int, count: int, what: str, most: int) -> TableFormatError:
+        return self.damaged(at, f"a count of {count:,} {what}; {most:,} are the most that are read")
 
     def _metadata(self, at: int, entries: int) -> int:
         for _ in range(entries):
@@ -296,11 +302,17 @@ class Header:
         if depth == _DEEPEST:
             raise self.damaged(at, f"arrays within arrays, more than {_DEEPEST} deep")
         if items == STRING:
-            starts, end = self._strings(start, self._counted(at + 4, count, 8, "strings"))
+            self._strings_found += self._counted(at + 4, count, 8, "strings")
+            if self._strings_found > MOST_STRINGS:
+                raise self._too_many(at + 4, self._strings_found, "strings in arrays", MOST_STRINGS)
+            starts, end = self._strings(start, count)
             return Value(ARRAY, start, end, items, count, starts)
         if items == ARRAY:
             end = start
-            for _ in range(self._counted(at + 4, count, 12, "arrays")):
+            self._nested += self._counted(at + 4, count, 12, "arrays")
+            if self._nested > _MOST:
+                raise self._too_many(at + 4, self._nested, "arrays in arrays", _MOST)
+            for _ in range(count):
                 end = self._array(end, depth + 1).end
             return Value(ARRAY, start, end, items, count)
         if items not in NUMBERS:

@@ -52,6 +52,7 @@ _TEXT = re.compile(r"[<>=|]?[US][1-9]\d{0,8}")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20  # bytes of tokens at once
 _SHOWN = 6  # arrays
+MOST_SEARCHED = 5000  # arrays, of which the only table is found by its header
 
 
 def holds_arrays(members: list[str]) -> bool:
@@ -129,10 +130,11 @@ class _Headers:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.names = [name for name in source.members() if name.endswith(".npy")]
+        self._known = frozenset(self.names)
         self._read: dict[str, Header] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self.names
+        return name in self._known
 
     def __getitem__(self, name: str) -> Header:
         if name not in self._read:
@@ -151,6 +153,11 @@ def _weight_among(members: _Headers, archive: Path) -> str:
     """The name of the array that is the table; ``TableFormatError`` lists what is there instead."""
     if WEIGHT in members:
         return WEIGHT
+    if len(members.names) > MOST_SEARCHED:
+        raise TableFormatError(
+            f"{archive} has {len(members.names):,} arrays; among more than {MOST_SEARCHED:,} the table must "
+            f"be called {WEIGHT.removesuffix('.npy')!r}"
+        )
     tables = [name for name in members.names if name != OUTPUT and members[name].is_table]
     if len(tables) == 1:
         return tables[0]

@@ -15,6 +15,7 @@ from tokenspace.source import ZIP, Source
 
 _ENOUGH = 1 << 16  # bytes that tell every format but those of text
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # of a folder
+_SAFETENSORS = "safetensors"  # native or tensors, as its metadata says
 _MEMBERS_LOOKED_AT = 64  # of an archive
 
 
@@ -62,7 +63,7 @@ def table_source(path: str | os.PathLike[str]) -> Source:
     for name in candidates[:_MEMBERS_LOOKED_AT]:
         try:
             member = source.member(name)
-            sniff_source(member)
+            _recognized(member)
         except TableFormatError as error:
             faults.append(error)
             continue
@@ -92,6 +93,14 @@ def _is_folder(name: str, names: list[str]) -> bool:
 
 def sniff_source(source: Source) -> str:
     """``sniff`` for a file that is already found."""
+    name = _recognized(source)
+    if name == _SAFETENSORS:
+        return "native" if native.KEY in read_metadata(source) else "tensors"
+    return name
+
+
+def _recognized(source: Source) -> str:
+    """``sniff_source`` by the file's first bytes alone: a safetensors file's header is not parsed."""
     with source.open() as file:
         head = file.read(_ENOUGH)
         if not head:
@@ -128,7 +137,7 @@ def _fault(source: Source, head: bytes, fault: str | None) -> str:
 
 def _by_magic(source: Source, head: bytes) -> str | None:
     if head[4:9] == b"\0\0\0\0{":
-        return "native" if native.KEY in read_metadata(source) else "tensors"
+        return _SAFETENSORS
     if head.startswith(npy.MAGIC):
         return numpy.NAME
     if head.startswith(gguf.MAGIC) and b"\0" in head[4:8]:  # its version, where a text has more text

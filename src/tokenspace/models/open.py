@@ -20,7 +20,7 @@ from tokenspace.models.families import FAMILIES
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.recognition import recognised, setting, shared_names, stored_table
 from tokenspace.models.roles import bearing_family_names, is_head, other_role
-from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
+from tokenspace.models.safetensors import DTYPES, TensorInfo, bytes_of, listed, open_file, read
 from tokenspace.models.shards import Shards, json_object
 from tokenspace.models.vocabulary import check_regular, fitted, vocabulary
 from tokenspace.shapes import Array
@@ -280,7 +280,7 @@ def same_bits(a: TensorInfo, b: TensorInfo) -> bool:
 def _by_rows(tensor: TensorInfo) -> Array:
     if tensor.array is not None:
         return np.atleast_1d(tensor.array)
-    return np.memmap(tensor.path, np.uint8, "r", tensor.start, (tensor.end - tensor.start,))
+    return bytes_of(tensor)
 
 
 def _bytes(rows: Array) -> Array:

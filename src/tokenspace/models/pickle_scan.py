@@ -16,6 +16,7 @@ import io
 import mmap
 import pickletools
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tokenspace.errors import TableFormatError
 
 _OLDER = 5  # pickles that a file without a zip directory begins with
 _LONGEST_TEXT, _LARGEST_PICKLES = 1 << 20, 1 << 26  # bytes of a packed file's pickles
+MOST_OPCODES = 400_000  # of a file's pickles together; a tensor takes some 35, and each 75 bytes in torch
 _LARGEST_NUMBER = 16  # bytes
 _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", "LONG"}
 _AFTER_A_COUNT = {"NONE", "TUPLE", "BINPUT", "LONG_BINPUT", "MEMOIZE"}  # up to the storage that it counts
@@ -36,10 +38,10 @@ def check(file: io.BytesIO | io.BufferedReader, size: int) -> None:
     if is_zip:
         _check_zip(file, size)
     elif isinstance(file, io.BytesIO):
-        _check_pickles(file, size, _OLDER)
+        _check_pickles(file, size, _OLDER, _Opcodes())
     else:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:  # its reads end where it ends
-            _check_pickles(content, size, _OLDER)
+            _check_pickles(content, size, _OLDER, _Opcodes())
 
 
 def promised(stream: io.BufferedReader) -> tuple[bytes, int]:
@@ -47,10 +49,11 @@ def promised(stream: io.BufferedReader) -> tuple[bytes, int]:
     have by what they say. ``ValueError`` if the pickles are damaged or too large.
     """
     kept: Any = _Kept(stream)
+    opcodes = _Opcodes()
     numbers = storages = 0
     for _ in range(_OLDER):
         largest: int | None = None
-        for opcode, argument, place in pickletools.genops(kept):
+        for opcode, argument, place in opcodes.of(kept):
             if opcode.name in _INTEGERS:
                 largest = argument
             elif opcode.name in ("BINPERSID", "PERSID"):
@@ -60,6 +63,23 @@ def promised(stream: io.BufferedReader) -> tuple[bytes, int]:
             elif opcode.name not in _AFTER_A_COUNT:
                 largest = None
     return bytes(kept.held), len(kept.held) + _LARGEST_NUMBER * numbers + 8 * storages
+
+
+class _Opcodes:
+    """The opcodes of a file's pickles; ``ValueError`` if they are more than ``MOST_OPCODES`` together."""
+
+    def __init__(self) -> None:
+        self._left = MOST_OPCODES
+
+    def of(self, content: Any) -> Iterator[tuple[pickletools.OpcodeInfo, Any, int | None]]:
+        """Each opcode of the pickle at which ``content`` stands, its argument and its byte."""
+        for found in pickletools.genops(content):
+            self._left -= 1
+            if self._left < 0:
+                raise ValueError(
+                    f"its pickles have more than {MOST_OPCODES:,} opcodes, the most that are read"
+                )
+            yield found
 
 
 class _Kept(io.RawIOBase):
@@ -99,17 +119,18 @@ def _check_zip(file: io.BytesIO | io.BufferedReader, size: int) -> None:
                 raise ValueError(f"member {entry.filename!r} is not stored as it is")
             if entry.header_offset + entry.file_size > size:
                 raise ValueError(f"member {entry.filename!r} ends past the file's end")
+        opcodes = _Opcodes()
         for entry in archive.infolist():
             if entry.filename.endswith("data.pkl"):
-                _check_pickles(io.BytesIO(archive.read(entry)), size, 1)
+                _check_pickles(io.BytesIO(archive.read(entry)), size, 1, opcodes)
 
 
-def _check_pickles(content: Any, size: int, count: int) -> None:
+def _check_pickles(content: Any, size: int, count: int, opcodes: _Opcodes) -> None:
     for done in range(count):
         if done and content.tell() >= size:
             raise ValueError(f"it ends after {done} of the {count} pickles that torch writes")
         largest: int | None = None  # the last integer, while it may be a storage's count
-        for opcode, argument, place in pickletools.genops(content):
+        for opcode, argument, place in opcodes.of(content):
             if opcode.name in _INTEGERS:
                 largest = argument
             elif opcode.name in ("BINPERSID", "PERSID"):

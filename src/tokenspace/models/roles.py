@@ -14,6 +14,12 @@ from tokenspace.models.families import FAMILIES
 HEADS = frozenset(family.head for family in FAMILIES) | {"embed_out.weight", "output.weight"}
 """Names of output heads: those of the known families, GPT-NeoX's on disk, and Meta's own LLaMA files'."""
 
+_HEADS_WITHIN = tuple(f".{head}" for head in HEADS)
+_TABLES = {
+    each.token: {family.head for family in FAMILIES if family.token == each.token} for each in FAMILIES
+}
+_TABLES_WITHIN = tuple(f".{table}" for table in _TABLES)
+
 _OTHERS = {
     "a table of positions": re.compile(
         r"(^|[._])(wpe|embed_positions?|pos(ition(s|al)?)?_?(emb|embd|embeddings?|embed))(\.weight)?$"
@@ -33,7 +39,7 @@ def is_head(name: str) -> bool:
     >>> is_head("lm_head.weight"), is_head("model.embed_tokens.weight")
     (True, False)
     """
-    return any(name == head or name.endswith(f".{head}") for head in HEADS)
+    return name.endswith(_HEADS_WITHIN) or name in HEADS
 
 
 def other_role(name: str) -> str | None:
@@ -55,7 +61,7 @@ def bearing_family_names(names: Iterable[str]) -> dict[str, set[str]]:
     """
     found: dict[str, set[str]] = {}
     for name in names:
-        for family in FAMILIES:
-            if name == family.token or name.endswith("." + family.token):
-                found.setdefault(name, set()).add(family.head)
+        if name.endswith(_TABLES_WITHIN) or name in _TABLES:
+            heads = [of for table, of in _TABLES.items() if name == table or name.endswith(f".{table}")]
+            found[name] = set().union(*heads)
     return found

@@ -25,8 +25,8 @@ import ml_dtypes
 import numpy as np
 
 from tokenspace.errors import TableFormatError
-from tokenspace.models.safetensors_header import METADATA, members, wrong_entry
-from tokenspace.shapes import Array
+from tokenspace.models.safetensors_header import METADATA, members, metadata_of, wrong_entry
+from tokenspace.shapes import Array, Int
 from tokenspace.source import Source, read_up_to
 
 HEADER_LIMIT = 100_000_000  # bytes; the format's own reader refuses more
@@ -54,12 +54,14 @@ DTYPES = {
     "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
 }
 PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # several numbers share a byte: listed, never read
+_NAMES = {name: name for name in (*DTYPES, *PACKED_BITS)}  # one text for all tensors of a dtype
 
 
 class TensorInfo(NamedTuple):
     """One tensor of a file: what its bytes mean, and where they are, counted from the file's first byte.
 
-    ``array`` holds the numbers themselves where no place of the file can be mapped: pickled, packed.
+    ``array`` holds the numbers themselves of a pickle; ``unpacked`` is, of a packed file, the byte
+    at which all tensors begin, and their bytes.
     """
 
     name: str
@@ -69,6 +71,7 @@ class TensorInfo(NamedTuple):
     start: int
     end: int
     array: Array | None = None
+    unpacked: tuple[int, Array] | None = None
 
 
 class SafetensorsFile:
@@ -112,10 +115,11 @@ def open_file(path: str | os.PathLike[str] | Source) -> SafetensorsFile:
         return _checked(path.path, *_header_bytes(path.path))
     with path.open() as stream:
         length = _header_length(path.path, path.size, stream.read(8))
-        header = read_up_to(stream, length)
-        _check_whole_header(path.path, length, len(header))
-        file = _checked(path.path, path.size, bytes(header))
+        held = read_up_to(stream, length)
+        _check_whole_header(path.path, length, len(held))
+        file = _checked(path.path, path.size, held)
         end = max((tensor.end for tensor in file.tensors.values()), default=8 + length)
+        del held  # the numbers have memory of their own, and are aligned in it
         numbers = read_up_to(stream, end - 8 - length)
         if len(numbers) < end - 8 - length:
             last = max(file.tensors.values(), key=lambda tensor: tensor.end)
@@ -126,8 +130,10 @@ def open_file(path: str | os.PathLike[str] | Source) -> SafetensorsFile:
             )
     content = np.frombuffer(numbers, np.uint8)
     content.flags.writeable = False
-    tensors = {name: _unpacked(each, content, 8 + length) for name, each in file.tensors.items()}
-    return SafetensorsFile(path.path, tensors, file.metadata)
+    unpacked = (8 + length, content)  # one for all: an array for each would take more than its entry
+    for name, tensor in file.tensors.items():
+        file.tensors[name] = tensor._replace(unpacked=unpacked)
+    return file
 
 
 def read_metadata(source: Source) -> dict[str, str]:
@@ -136,10 +142,10 @@ def read_metadata(source: Source) -> dict[str, str]:
         length = _header_length(source.path, source.size, stream.read(8))
         header = read_up_to(stream, length)
     _check_whole_header(source.path, length, len(header))
-    return next((entry for name, entry in members(source.path, bytes(header)) if name == METADATA), {})
+    return metadata_of(source.path, header)
 
 
-def _checked(path: Path, size: int | None, header: bytes) -> SafetensorsFile:
+def _checked(path: Path, size: int | None, header: bytes | bytearray) -> SafetensorsFile:
     """The tensors and metadata of a header; ``size`` is the file's, None if only its end can tell."""
     data_start, metadata = 8 + len(header), {}
     tensors: dict[str, TensorInfo] = {}
@@ -166,6 +172,8 @@ def read(tensor: TensorInfo) -> Array:
             "which NumPy can't index; convert the file to BF16, F16 or F32 first"
         )
     dtype = DTYPES[tensor.dtype]
+    if tensor.unpacked is not None:
+        return bytes_of(tensor).view(dtype).reshape(tensor.shape)
     if tensor.start == tensor.end:  # NumPy before 2.2 can't map an empty range at a page's start
         empty = np.empty(tensor.shape, dtype)
         empty.flags.writeable = False
@@ -177,6 +185,14 @@ def read(tensor: TensorInfo) -> Array:
             f"{tensor.path} changed since its header was read: can't map tensor {tensor.name!r} "
             f"(bytes {tensor.start:,} to {tensor.end:,}); {error}"
         ) from None
+
+
+def bytes_of(tensor: TensorInfo) -> Int[Array, " bytes"]:
+    """The bytes of a tensor that a safetensors file holds, mapped unless they are unpacked."""
+    if tensor.unpacked is None:
+        return np.memmap(tensor.path, np.uint8, "r", tensor.start, (tensor.end - tensor.start,))
+    first, content = tensor.unpacked
+    return content[tensor.start - first : tensor.end - first]
 
 
 def listed(names: Iterable[str], at_most: int = 6) -> str:
@@ -254,27 +270,21 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int | None
     if size is not None and end > size:
         raise _cut_off(path, name, end, size)
     bits = PACKED_BITS.get(dtype) or 8 * DTYPES[dtype].itemsize
-    if math.prod(n for n in shape if n) * bits > 8 * LARGEST:  # an empty tensor's other axes count too
+    if math.prod(filter(None, shape)) * bits > 8 * LARGEST:  # an empty tensor's other axes count too
         raise TableFormatError(f"{where} has a shape too large to index: {_brief(shape)}")
     if math.prod(shape) * bits != 8 * (end - start):
         raise TableFormatError(
             f"{where} takes {end - start:,} bytes from byte {start:,}, but {dtype} {_brief(shape)} "
             f"needs {math.prod(shape) * bits / 8:,.10g}"
         )
-    return TensorInfo(name, dtype, tuple(shape), path, start, end)
-
-
-def _unpacked(tensor: TensorInfo, content: Array, data_start: int) -> TensorInfo:
-    """The tensor with its numbers: a view of what was unpacked, where NumPy knows its dtype."""
-    if tensor.dtype in PACKED_BITS:
-        return tensor
-    numbers = content[tensor.start - data_start : tensor.end - data_start].view(DTYPES[tensor.dtype])
-    return tensor._replace(array=numbers.reshape(tensor.shape))
+    return TensorInfo(name, _NAMES[dtype], tuple(shape), path, start, end)
 
 
 def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, size: int | None) -> None:
     at = data_start
-    for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
+    in_order = sorted(tensors, key=lambda tensor: tensor.end)
+    in_order.sort(key=lambda tensor: tensor.start)  # stable; a key of two would take a tuple for each
+    for tensor in in_order:
         if tensor.start != at:
             fault = "overlaps" if tensor.start < at else "leaves a hole after"
             raise TableFormatError(
@@ -290,7 +300,9 @@ def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, 
 
 
 def _sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int and 0 <= item <= LARGEST for item in value)
+    if not isinstance(value, list) or not value:
+        return value == []
+    return set(map(type, value)) == {int} and min(value) >= 0 and max(value) <= LARGEST
 
 
 def _brief(value: Any) -> str:

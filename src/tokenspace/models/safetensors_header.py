@@ -6,25 +6,36 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
+from json.decoder import scanstring
 from pathlib import Path
 from typing import Any
 
 from tokenspace.errors import TableFormatError
 
 METADATA = "__metadata__"
-MOST_TENSORS, MOST_METADATA = 200_000, 500_000  # more take more than a small multiple of their bytes
+MOST_TENSORS, MOST_METADATA = 160_000, 500_000  # more take more than a small multiple of their bytes
+MOST_SIZES = 1_000_000  # axes of all tensors together
 _LONGEST_ENTRY = 4096  # characters; 64 sizes of 19 digits take 1,400
 _LARGEST_WIDE = 10_000_000  # bytes; Python keeps a text with such characters in up to four times its bytes
-_SPACES = re.compile(r"[ \t\n\r]*")
+_S = r"[ \t\n\r]*"
+_SPACES = re.compile(_S)
 _PLAIN = re.compile(r'"([^"\\\x00-\x1f]*)"')  # a string without escapes
-_NAME = re.compile(r'[ \t\n\r]*"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*')
-_PAIR = re.compile(_NAME.pattern + _PLAIN.pattern + r"[ \t\n\r]*([,}])")
-_AFTER = re.compile(r"[ \t\n\r]*([,}])")
-_DECODER = json.JSONDecoder()
+_NAME = re.compile(rf"{_S}{_PLAIN.pattern}{_S}:{_S}")
+_FEW_ESCAPES = r'"([^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*){0,16})"'
+_PAIR = re.compile(rf"{_S}{_FEW_ESCAPES}{_S}:{_S}{_FEW_ESCAPES}{_S}([,}}])")
+_METADATA_AT = re.compile(rf'(?<!\\)"{METADATA}"{_S}:{_S}(?=\{{)'.encode())
+_SIZE = "(?:0|[1-9][0-9]{0,18})"
+_SIZES = f"(?:{_SIZE}(?:{_S},{_S}{_SIZE}){{0,63}})?"
+_USUAL_ENTRY = re.compile(  # its keys in the order in which safetensors writes them
+    rf'\{{{_S}"dtype"{_S}:{_S}"([A-Z0-9_]{{1,16}})"{_S},'
+    rf'{_S}"shape"{_S}:{_S}\[{_S}({_SIZES}){_S}\]{_S},'
+    rf'{_S}"data_offsets"{_S}:{_S}\[{_S}({_SIZE}){_S},{_S}({_SIZE}){_S}\]{_S}\}}'
+)
+_AFTER = re.compile(rf"{_S}([,}}])")
 _BLOCK = 1 << 20
 
 
-def members(path: Path, header: bytes) -> Iterator[tuple[str, Any]]:
+def members(path: Path, header: bytes | bytearray) -> Iterator[tuple[str, Any]]:
     """Each name in the header with its value, as they come: a tensor's entry, which is checked by the caller,
     or the metadata, a dict of strings.
 
@@ -33,6 +44,7 @@ def members(path: Path, header: bytes) -> Iterator[tuple[str, Any]]:
     _check_utf8(path, header)
     text = header.decode("latin-1")  # a character a byte: an index is a byte's
     names: set[str] = set()
+    sizes = 0
     walk = _Object(path, text, 0)
     for name, at in walk:
         if name in names:
@@ -43,10 +55,30 @@ def members(path: Path, header: bytes) -> Iterator[tuple[str, Any]]:
                 f"{path}: the header (from byte 8) lists more than {MOST_TENSORS:,} tensors, the most that "
                 "are read"
             )
-        value, walk.at = (_metadata(path, text, at)) if name == METADATA else _entry(path, name, text, at)
+        value, walk.at = _metadata(path, text, at) if name == METADATA else _entry(path, name, text, at)
+        sizes += _axes(value)
+        if sizes > MOST_SIZES:
+            raise TableFormatError(
+                f"{path}: the tensors in the header (from byte 8) have more than {MOST_SIZES:,} axes "
+                "together, the most that are read"
+            )
         yield name, value
     if text[walk.at :].strip(" \t\n\r"):
         raise _no_json(path, walk.at, "Extra data")
+
+
+def metadata_of(path: Path, header: bytes | bytearray) -> dict[str, str]:
+    """The metadata in the header, found without parsing the tensors' entries; empty if there is none."""
+    found = _METADATA_AT.search(header)
+    if found is None:
+        return {}
+    _check_utf8(path, header)
+    return _metadata(path, header.decode("latin-1"), found.end())[0]
+
+
+def _axes(entry: Any) -> int:
+    shape = entry.get("shape") if isinstance(entry, dict) else None
+    return len(shape) if isinstance(shape, list) else 0
 
 
 def wrong_entry(path: Path, name: str) -> TableFormatError:
@@ -115,7 +147,7 @@ def _no_json(path: Path, at: int, why: str) -> TableFormatError:
     return TableFormatError(f"{path}: the header is not JSON at byte {8 + at:,}: {why}")
 
 
-def _check_utf8(path: Path, header: bytes) -> None:
+def _check_utf8(path: Path, header: bytes | bytearray) -> None:
     if header.isascii():
         return
     if len(header) > _LARGEST_WIDE:
@@ -138,17 +170,18 @@ def _string(path: Path, text: str, at: int) -> tuple[str, int]:
     if plain := _PLAIN.match(text, at):
         return _decoded(plain[1]), plain.end()
     try:
-        value, end = _DECODER.raw_decode(text, at)
+        value, end = scanstring(text, at + 1, True)
     except json.JSONDecodeError as error:
         raise _no_json(path, error.pos, error.msg) from None
-    if not value.isascii():
+    if not text.isascii() and not value.isascii():
         value = json.loads(text[at:end].encode("latin-1").decode("utf-8"))
     return value, end
 
 
 def _decoded(plain: str) -> str:
-    """The text of a string without escapes."""
-    return plain if plain.isascii() else plain.encode("latin-1").decode("utf-8")
+    """The text between a string's quotes. ``json.JSONDecodeError`` if an escape in it is invalid."""
+    text = plain if plain.isascii() else plain.encode("latin-1").decode("utf-8")
+    return scanstring(text + '"', 0, True)[0] if "\\" in text else text
 
 
 class _KeyTwiceError(Exception):
@@ -167,6 +200,12 @@ _ENTRIES = json.JSONDecoder(object_pairs_hook=_once)
 
 def _entry(path: Path, name: str, text: str, at: int) -> tuple[Any, int]:
     """A tensor's entry, and where it ends."""
+    usual = _USUAL_ENTRY.match(text, at)
+    if usual and usual.end() - at < _LONGEST_ENTRY:
+        dtype, shape, begin, end = usual.groups()
+        sizes = [int(size) for size in shape.split(",")] if shape else []
+        entry = {"dtype": dtype, "shape": sizes, "data_offsets": [int(begin), int(end)]}
+        return entry, usual.end()
     part = text[at : at + _LONGEST_ENTRY]
     try:
         value, length = _ENTRIES.raw_decode(part)
@@ -198,7 +237,11 @@ def _metadata(path: Path, text: str, at: int) -> tuple[dict[str, str], int]:
         value, walk.at = _string(path, text, start)
         _add(metadata, name, value, where)
         while (pair := _PAIR.match(text, walk.at + 1)) and text[walk.at] == ",":  # most of them, quickly
-            _add(metadata, _decoded(pair[1]), _decoded(pair[2]), where)
+            try:
+                name, value = _decoded(pair[1]), _decoded(pair[2])
+            except json.JSONDecodeError:
+                break  # the walk names the byte
+            _add(metadata, name, value, where)
             walk.at = pair.start(3)
     return metadata, walk.at
 
