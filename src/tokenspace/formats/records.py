@@ -183,8 +183,8 @@ def _without_newlines(tokens: TokensRead, path: Path, bare: tuple[int, int] | No
         if kept:
             return
         raise TableFormatError(
-            f"{path}, row 2: is the newline before the token its own, or does it end the row before? A newline "
-            f"at the file's end tells that each row has one: add it there, or {_KEEP}"
+            f"{path}, row 2: is the newline before the token its own, or does it end the row before? A "
+            f"newline at the file's end tells that each row has one: add it there, or {_KEEP}"
         )
     led[0] = False
     tokens.drop_first_byte(led)
