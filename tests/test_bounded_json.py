@@ -30,7 +30,8 @@ def test_values_are_json_s_whether_counted_or_not(value, ascii, indent):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", "at byte 0: Expecting value"),
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
         (b'{"\xc3\xa9":}', "at byte 6: Expecting value"),
         (b'{"\xff":1}', "not UTF-8 at byte 2"),
         (b"[" * 100_000, "nested deeper"),

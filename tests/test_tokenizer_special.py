@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 from tokenizers import Tokenizer as Inner
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from tokenspace.errors import CheckpointError
+from tokenspace.models.vocabulary import fitted, vocabulary
 from tokenspace.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -94,6 +95,8 @@ def compared(folder):
         {"config": {"model_type": "gpt2"}},
         {"config": {"model_type": "gpt2"}, "tokenizer_config": {"pad_token": "[PAD]"}},
         {"tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True, "eos_token": None}},
+        {"tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<bos>"}},
+        {"tokenizer_config": OPT | {"image_token": "<image>", "additional_special_tokens": ["<tool>"]}},
     ],
 )
 def test_byte_level_special_tokens_are_autotokenizers(files, tmp_path):
@@ -139,6 +142,113 @@ def test_wordpiece_settings_are_autotokenizers(kind, config, tmp_path):
     ours, theirs = compared(tmp_path)
     for text in ("The CAFÉ cats 猫猫 sat.", "<tool>the</tool> [MASK]"):
         assert ours.encode(text).ids.tolist() == theirs(text)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"bos_token": "<bos>"}, {"pad_token": "<pad>"}, {"add_bos_token": True}]
+)
+def test_gpt2_adds_the_end_of_text_that_a_vocabulary_lacks(config, tmp_path):
+    compared(write(byte_level(tmp_path), tokenizer_config={"tokenizer_class": "GPT2Tokenizer"} | config))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "opt"])
+def test_a_models_type_tells_gpt2_from_roberta(kind, tmp_path):
+    folder = byte_level(tmp_path, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    compared(write(folder, config={"model_type": kind}))
+
+
+@pytest.mark.parametrize("lacking", [["[CLS]", "[SEP]"], ["[MASK]"], ["[PAD]"], []], ids=str)
+@pytest.mark.parametrize(
+    "config", [{}, {"cls_token": "<s>", "sep_token": "</s>"}, {"cls_token": "<begin>", "sep_token": "<end>"}]
+)
+def test_bert_adds_the_special_tokens_that_a_vocabulary_lacks(lacking, config, tmp_path):
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in BERT if token not in lacking))
+    write(tmp_path, tokenizer_config={"tokenizer_class": "BertTokenizer"} | config)
+    ours, theirs = compared(tmp_path)
+    text = "the [MASK] cat [SEP] <s> [CLS] sat"
+    assert ours.encode(text).ids.tolist() == theirs(text)["input_ids"]
+
+
+def described(folder, post=False):
+    """A folder with a byte-level ``tokenizer.json``; ``post`` puts <s> before a text."""
+    byte_level(folder, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    inner = Inner(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    inner.add_special_tokens(["<s>", "</s>"])
+    if post:
+        inner.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", inner.token_to_id("<s>"))]
+        )
+    for name in ("vocab.json", "merges.txt"):
+        (folder / name).unlink()
+    inner.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+CLASSES = [
+    *("PreTrainedTokenizerFast", "GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2TokenizerFast", "BartTokenizer"),
+    *("RobertaTokenizer", "LongformerTokenizer", "LlamaTokenizer"),
+]
+
+
+@pytest.mark.parametrize("post", [False, True], ids=["plain", "framed"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"tokenizer_config": {"additional_special_tokens": ["<tool>"], "mask_token": "<mask>"}},
+        {"tokenizer_config": {"bos_token": "<begin>", "add_bos_token": True, "image_token": "<image>"}},
+        {"special_tokens_map": {"additional_special_tokens": ["<tool>"], "bos_token": "<begin>"}},
+        {"config": {"model_type": "gpt2"}},
+        {"config": {"model_type": "mistral"}, "tokenizer_config": {"tokenizer_class": "GPT2Tokenizer"}},
+        {"config": {"model_type": "llama"}, "tokenizer_config": {"tokenizer_class": "LlamaTokenizerFast"}},
+        *({"tokenizer_config": {"tokenizer_class": name, "pad_token": "<none>"}} for name in CLASSES),
+    ],
+    ids=lambda files: json.dumps(files)[:90],
+)
+def test_settings_beside_tokenizer_json_are_autotokenizers(files, post, tmp_path):
+    ours, _ = compared(write(described(tmp_path, post), **files))
+    alone = Tokenizer.load(tmp_path / "tokenizer.json")  # a named file is read alone
+    assert alone.to_json() == (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
+    assert len(ours.vocab) >= len(alone.vocab)
+
+
+@pytest.mark.parametrize("name", ["BertTokenizer", "ElectraTokenizerFast", "PreTrainedTokenizerFast", None])
+def test_a_consistent_tokenizer_json_is_read_byte_for_byte(name, tmp_path):
+    trained = Tokenizer.train_from_iterator(["the cat sat on the mat"], "wordpiece", 100)
+    trained.inner.save(str(tmp_path / "tokenizer.json"))
+    config = {"tokenizer_class": name, "cls_token": "[CLS]", "mask_token": "[MASK]"}
+    read = Tokenizer.load(write(tmp_path, tokenizer_config=config))
+    assert read.to_json() == (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
+    assert (read.assumed, read.unnamed) == (None, frozenset())
+
+
+def test_split_special_tokens_beside_tokenizer_json_is_refused(tmp_path):
+    write(described(tmp_path), tokenizer_config={"split_special_tokens": True})
+    with pytest.raises(CheckpointError, match="sets split_special_tokens"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["tokenizer_config", "special_tokens_map"])
+@pytest.mark.parametrize("settings", [{"additional_special_tokens": ["<image>"]}, {"bos_token": "<image>"}])
+def test_rows_are_named_by_the_tokenizer_s_own_ids(settings, where, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(BERT) + "\n")
+    write(tmp_path, config={"model_type": "bert"}, **{where: settings})
+    vocab, tokenizer = vocabulary(tmp_path)
+    assert list(vocab) == [*BERT, "<image>"] == list(tokenizer.vocab)
+    assert vocab.id("<image>") in vocab.special
+    assert len(fitted(vocab, len(BERT) + 1, tmp_path, None, tokenizer)) == len(BERT) + 1
+    with pytest.raises(CheckpointError, match=r"no row in the table of 19.*'<image>'"):
+        fitted(vocab, len(BERT), tmp_path, None, tokenizer)
+
+
+def test_tokens_that_no_file_names_need_no_row(tmp_path):
+    write(byte_level(tmp_path), tokenizer_config={"tokenizer_class": "GPT2Tokenizer"})
+    vocab, tokenizer = vocabulary(tmp_path)
+    assert tokenizer.unnamed == {"<|endoftext|>"}
+    rows = len(vocab) - 1
+    assert "<|endoftext|>" not in fitted(vocab, rows, tmp_path, None, tokenizer)
+    assert fitted(vocab, rows + 1, tmp_path, None, tokenizer)[rows] == "<|endoftext|>"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def parse(content: bytes, times: int = TIMES, **hooks: Any) -> Any:
     if len(content) > SMALL:
         _check_values(content, times)
     content = content.removeprefix(codecs.BOM_UTF8)
+    if not content.strip():
+        raise ValueError("it is empty; get or make it again")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -65,10 +65,17 @@ class Tokenizer:
     and a batch is padded to its own longest text.
     """
 
-    def __init__(self, description: str | bytes, origin: str = "this tokenizer", assumed: str | None = None):
+    def __init__(
+        self,
+        description: str | bytes,
+        origin: str = "this tokenizer",
+        assumed: str | None = None,
+        unnamed: frozenset[str] = frozenset(),
+    ):
         self._description = description
         self._origin = origin
         self.assumed = assumed
+        self.unnamed = unnamed
 
     # ── where one comes from ──────────────────────────────────────────────────────────────────────────────
 
@@ -80,15 +87,18 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """Read a tokenizer's file, or the one in a checkpoint's folder: ``tokenizer.json``, WordPiece's
-        ``vocab.txt``, or the ``vocab.json`` and ``merges.txt`` of GPT-2's byte-level BPE. A folder's added
-        tokens (``tokenizer_config.json``, ``added_tokens.json``) are read too.
+        ``vocab.txt``, or the ``vocab.json`` and ``merges.txt`` of GPT-2's byte-level BPE. Of a folder, the
+        added and special tokens (``tokenizer_config.json``, ``special_tokens_map.json``,
+        ``added_tokens.json``) are read too, as transformers' AutoTokenizer reads them; a ``tokenizer.json``
+        that is named itself is read alone.
 
-        ``assumed`` says what none of them told.
+        ``assumed`` says what none of them states; ``unnamed`` are tokens past the vocabulary that no file
+        names, which AutoTokenizer adds.
         """
         if not os.fspath(path):
             raise CheckpointError("no tokenizer was named; name its file, or a folder that holds one")
         description = tokenizer_files.read(Path(path))
-        tokenizer = cls(description.text, str(description.file), description.assumed)
+        tokenizer = cls(description.text, str(description.file), description.assumed, description.unnamed)
         tokenizer.inner  # noqa: B018  a file that is no tokenizer is refused here, not at first use
         return tokenizer
 

@@ -15,14 +15,17 @@ from __future__ import annotations
 import operator
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokenspace import bounded_json, tokenizer_limits, tokenizer_special
+from tokenspace import bounded_json, tokenizer_classes, tokenizer_limits, tokenizer_special
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.tokenizer_errors import raised_as
 from tokenspace.tokenizer_limits import TIMES
-from tokenspace.tokenizer_training import CLS, SEP, UNK, frame, wordpiece
+from tokenspace.tokenizer_training import UNK, around_pieces
 from tokenspace.vocab import Vocab
+
+if TYPE_CHECKING:
+    import tokenizers
 
 JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 MOST_HOLES = 100_000  # ids without a token, beyond one for each token: more is damage, not padding
@@ -39,45 +42,19 @@ _ROLES = {
     "cls_token": "classification",
     "mask_token": "mask",
 }
-_BERT_LIKE = ("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "SqueezeBert", "LayoutLM")
-_BERT_TYPES = (  # models' types whose tokenizer is BERT's, as transformers lists them
-    *("align", "bark", "bert", "blip", "bros", "chinese_clip", "convbert", "distilbert", "electra", "ernie"),
-    *(
-        "flava",
-        "git",
-        "grounding-dino",
-        "layoutlm",
-        "megatron-bert",
-        "mm-grounding-dino",
-        "mobilebert",
-        "nezha",
-    ),
-    *("nomic_bert", "qdqbert", "realm", "retribert", "squeezebert", "tvp", "vilt", "visual_bert"),
-)
-_GPT2_TYPES = (
-    *(
-        "blip-2",
-        "codegen",
-        "dbrx",
-        "emu3",
-        "gpt2",
-        "gpt_neo",
-        "gptj",
-        "hyperclovax_vision_v2",
-        "instructblip",
-    ),
-    *("instructblipvideo", "jais2", "opt", "phi", "starcoder2"),
-)
-_END_OF_TEXT = "<|endoftext|>"
 _OTHER_FAMILY = f"save the tokenizer as {JSON} with the library that it is from"
 
 
 class Description(NamedTuple):
-    """The text of a ``tokenizer.json``, the file it comes from, and what had to be assumed to write it."""
+    """The text of a ``tokenizer.json``, the file it comes from, and what had to be assumed to write it.
+
+    ``unnamed``: tokens past the vocabulary that no file names; the tokenizer's class adds them.
+    """
 
     text: str | bytes
     file: Path
     assumed: str | None = None
+    unnamed: frozenset[str] = frozenset()
 
 
 class Added(NamedTuple):
@@ -99,7 +76,7 @@ def read(path: Path) -> Description:
         for name in (JSON, MERGES, VOCAB_TXT):
             if os.path.isfile(path / name):
                 description = _with_added(_file(path / name), path)
-                return description if name == JSON else _with_special(description, path)
+                return (_as_class_reads if name == JSON else _with_special)(description, path)
         raise CheckpointError(
             f"no tokenizer at {path}: it has neither {JSON} nor {VOCAB_JSON} with {MERGES} nor {VOCAB_TXT}"
         )
@@ -170,17 +147,86 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _with_special(description: Description, folder: Path) -> Description:
-    """The description with the special tokens that the folder's settings name, put where they say."""
+    """The description, made of older files, with the special tokens that the folder's settings name and
+    those that BERT's or GPT-2's class adds, put where they say.
+    """
     from tokenizers import Tokenizer, models
 
     settings = _settings(folder)
     tokenizer_special.check_readable(settings, folder / CONFIG)
     inner = Tokenizer.from_str(str(description.text))
-    is_bert = isinstance(inner.model, models.WordPiece)
-    tokenizer_special.add_named(inner, settings, None if is_bert else _END_OF_TEXT)
-    if not is_bert:
-        tokenizer_special.frame(inner, settings, _END_OF_TEXT)
-    return description._replace(text=inner.to_str())
+    name = {models.WordPiece: "Bert", models.BPE: "GPT2"}[type(inner.model)]
+    full = {**tokenizer_classes.defaults(name), **settings}
+    unnamed = _add_special(inner, full, settings)
+    if parts := tokenizer_classes.frame(name):
+        tokenizer_special.frame(inner, full, parts)
+    else:
+        tokenizer_special.frame_by_flags(inner, full)
+    return description._replace(text=inner.to_str(), unnamed=unnamed)
+
+
+def _add_special(
+    inner: tokenizers.Tokenizer, full: dict[str, Any], settings: dict[str, Any]
+) -> frozenset[str]:
+    """Make the special tokens of ``full`` those of ``inner``; return the new ones that ``settings`` don't
+    name.
+    """
+    unnamed = tokenizer_special.named(full).keys() - tokenizer_special.named(settings).keys()
+    new = frozenset(token for token in unnamed if inner.token_to_id(token) is None)
+    tokenizer_special.add_named(inner, full)
+    return new
+
+
+def _as_class_reads(description: Description, folder: Path) -> Description:
+    """A folder's ``tokenizer.json`` with the special tokens that its settings name and those that its class
+    adds; as it was if it has them already, and the class keeps what the file puts around a text.
+    """
+    config, settings = _object_if_there(folder / CONFIG), _settings(folder)
+    tokenizer_special.check_readable(settings, folder / CONFIG)
+    model = _object_if_there(folder / MODEL)
+    if not (config or settings or model):
+        return description
+    content = _as_bytes(description.text)
+    try:
+        described = bounded_json.parse(content, TIMES)
+        held = {entry["content"] for entry in described["added_tokens"]}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return description  # the library says what is wrong with it
+    name = tokenizer_classes.class_name(config, model, described)
+    full = {**tokenizer_classes.defaults(name), **settings}
+    parts = tokenizer_classes.frame(name)
+    if parts is None and tokenizer_special.named(full).keys() <= held:
+        return description
+    if tokenizer_limits.fault(content):
+        return description
+    from tokenizers import Tokenizer
+
+    with raised_as(TableFormatError, f"{description.file} is no {JSON}"):
+        inner = Tokenizer.from_buffer(content)
+    check_holes(inner.get_vocab(with_added_tokens=True), description.file)
+    before, own = _around(inner), inner.post_processor
+    unnamed = _add_special(inner, full, settings)
+    if parts is not None:
+        tokenizer_special.frame(inner, full, parts)
+        if _around(inner) != before:
+            return description._replace(text=inner.to_str(), unnamed=unnamed)
+        inner.post_processor = own  # it says the same, and how offsets are trimmed
+    if tokenizer_special.named(full).keys() <= held:
+        return description
+    return description._replace(text=inner.to_str(), unnamed=unnamed)
+
+
+def _around(inner: tokenizers.Tokenizer) -> list[tuple[list[int], list[int]]]:
+    """The ids and segments that are put around an empty text and an empty pair."""
+    truncation, padding = inner.truncation, inner.padding
+    inner.no_truncation()
+    inner.no_padding()
+    found = [(each.ids, each.type_ids) for each in (inner.encode(""), inner.encode("", ""))]
+    if truncation is not None:
+        inner.enable_truncation(**truncation)
+    if padding is not None:
+        inner.enable_padding(**padding)
+    return found
 
 
 def _with_added(description: Description, folder: Path) -> Description:
@@ -281,10 +327,7 @@ def _wordpiece(path: Path) -> Description:
     tokens = wordpiece_tokens(path)
     ids = {token: i for i, token in enumerate(tokens)}
     settings = _settings(path.parent)
-    unk, cls, sep = (
-        tokenizer_special.content(settings.get(role, usual)) or usual
-        for role, usual in (("unk_token", UNK), ("cls_token", CLS), ("sep_token", SEP))
-    )
+    unk = tokenizer_special.content(settings.get("unk_token", UNK)) or UNK
     if path.name != VOCAB_TXT and unk not in ids and _are_words(tokens):
         from tokenspace.formats.word_tokenizer import word_tokenizer  # here, since it imports this module
 
@@ -294,19 +337,14 @@ def _wordpiece(path: Path) -> Description:
         raise CheckpointError(
             f"{path} has no line {unk}, which a WordPiece vocabulary needs: is it a {VOCAB_TXT}?"
         )
-    config = _config(path, _BERT_LIKE, _BERT_TYPES, "BERT's")
+    config = _config(path, tokenizer_classes.BERT[:7], tokenizer_classes.BERT_TYPES, "BERT's")
     lowercase = _flag(config, "do_lower_case")
-    inner = wordpiece(
+    inner = around_pieces(
         models.WordPiece(ids, unk_token=unk),
         lowercase is not False,
         _flag(config, "strip_accents"),
         _flag(config, "tokenize_chinese_chars") is not False,
     )
-    if (cls, sep) != (CLS, SEP):
-        if missing := next((token for token in (cls, sep) if token not in ids), None):
-            raise CheckpointError(f"{path} has no line {missing}, which {CONFIG} puts around each text")
-        inner.add_special_tokens([cls, sep])
-        frame(inner, f"{cls} $A {sep}", f"{cls} $A {sep} $B:1 {sep}:1")
     assumed = None if lowercase is not None else "text is lower-cased, BERT's default: no file says whether"
     return Description(inner.to_str(), path, assumed)
 
@@ -339,11 +377,11 @@ def _byte_level(vocabulary: Path, merges: Path) -> Description:
     if not all(type(i) is int and i >= 0 for i in ids.values()) or len(set(ids.values())) < len(ids):
         raise CheckpointError(f"{vocabulary} must give each token an id of its own; it does not")
     check_holes(ids, vocabulary)
-    config = _config(merges, ("GPT2",), _GPT2_TYPES, "GPT-2's")
+    config = _config(merges, ("GPT2",), tokenizer_classes.GPT2_TYPES, "GPT-2's")
     pairs = _pairs(merges, ids)
     if any(token.endswith("</w>") for token in ids):
         raise CheckpointError(f"{vocabulary} marks the ends of words by </w>: this is no byte-level BPE")
-    if not config.get("tokenizer_class") and {"<s>", "</s>", "<mask>"} <= ids.keys():
+    if not _says_family(merges) and {"<s>", "</s>", "<mask>"} <= ids.keys():
         raise CheckpointError(f"{vocabulary} has RoBERTa's special tokens; {_OTHER_FAMILY}")
     with raised_as(CheckpointError, f"{merges} does not fit {vocabulary}"):
         inner = Tokenizer(models.BPE(ids, pairs))
@@ -389,6 +427,12 @@ def _config(path: Path, classes: tuple[str, ...], types: tuple[str, ...], whose:
     if fault:
         raise CheckpointError(f"{fault}; {path.name} is read in {whose} way alone: {_OTHER_FAMILY}")
     return config
+
+
+def _says_family(path: Path) -> bool:
+    """True if a file beside ``path`` names the tokenizer's class or the model's type."""
+    config, model = _object_if_there(path.with_name(CONFIG)), _object_if_there(path.with_name(MODEL))
+    return bool(config.get("tokenizer_class") or model.get("tokenizer_class") or model.get("model_type"))
 
 
 def _flag(config: dict[str, Any], key: str) -> bool | None:

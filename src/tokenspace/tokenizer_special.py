@@ -6,8 +6,8 @@
 ``special_tokens_map.json``           the same tokens, where the first has no ``added_tokens_decoder``
 ====================================  =======================================================================
 
-A token that the vocabulary lacks is added after the last id, in this order: the roles below, then the others,
-as transformers' AutoTokenizer does.
+A token that the vocabulary lacks is added after the last id, in this order: the roles below, then a model's
+own (``image_token``), then the others, as transformers' AutoTokenizer does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tokenspace.errors import CheckpointError
 if TYPE_CHECKING:
     import tokenizers
 
+    from tokenspace.tokenizer_classes import Frame
+
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _OTHERS = ("extra_special_tokens", "additional_special_tokens")
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
@@ -27,7 +29,10 @@ _DECODER = "added_tokens_decoder"
 
 def merged(config: dict[str, Any], special: dict[str, Any]) -> dict[str, Any]:
     """The settings of ``tokenizer_config.json``, and of ``special_tokens_map.json`` where they count."""
-    return config if _DECODER in config else {**config, **special}
+    if _DECODER in config:
+        return config
+    first = {key: config[key] for key in _OTHERS if config.get(key)}
+    return {**config, **special, **first}
 
 
 def content(value: Any) -> str | None:
@@ -36,45 +41,59 @@ def content(value: Any) -> str | None:
     return text if isinstance(text, str) and text else None
 
 
-def add_named(inner: tokenizers.Tokenizer, settings: dict[str, Any], default: str | None = None) -> None:
-    """Make the tokens that ``settings`` name special ones of ``inner``. ``default`` is the name of a text's
-    beginning and end where nothing is said of them.
-    """
+def named(settings: dict[str, Any]) -> dict[str, Any]:
+    """The special tokens that ``settings`` name, each with its setting, in the order they are added in."""
+    found: dict[str, Any] = {}
+    for value in _values(settings):
+        if text := content(value):
+            found.setdefault(text, value)
+    return found
+
+
+def add_named(inner: tokenizers.Tokenizer, settings: dict[str, Any]) -> None:
+    """Make the tokens that ``settings`` name special ones of ``inner``."""
     from tokenizers import AddedToken
 
     held = {token.content for token in inner.get_added_tokens_decoder().values()}
-    named: dict[str, Any] = {}
-    for value in _values(settings):
-        named.setdefault(content(value) or "", value)
-    named.pop("", None)
-    unsaid = default if any(role not in settings for role in ROLES[:3]) else None
-    if unsaid is not None and (inner.token_to_id(unsaid) is not None or _is_missing(inner, named)):
-        named = {unsaid: unsaid, **named}
-    for text, value in named.items():
+    for text, value in named(settings).items():
         if text in held:
             continue
         flags = {key: bool(value[key]) for key in _FLAGS if key in value} if isinstance(value, dict) else {}
         inner.add_special_tokens([AddedToken(text, special=True, **flags)])
 
 
-def frame(inner: tokenizers.Tokenizer, settings: dict[str, Any], default: str) -> None:
+def frame_by_flags(inner: tokenizers.Tokenizer, settings: dict[str, Any]) -> None:
     """Have the beginning's and the end's token put around each text, if ``settings`` ask for it."""
+    roles = [f"{role}_token" for role in ("bos", "eos") if _flag(settings, f"add_{role}_token")]
+    roles = [role for role in roles if content(settings.get(role))]
+    if roles:
+        begin, end = ([role] if role in roles else [] for role in ("bos_token", "eos_token"))
+        single = [*begin, "$A:0", *end]
+        second = [f"{part}:1" for part in begin], [f"{part}:1" for part in end]
+        frame(inner, settings, (single, [*single, *second[0], "$B:1", *second[1]]))
+
+
+def frame(inner: tokenizers.Tokenizer, settings: dict[str, Any], parts: Frame) -> None:
+    """Have the tokens of the roles in ``parts`` put around a text and a pair; nothing is changed if a role
+    has no token.
+    """
     from tokenizers import processors
 
-    asked = [role for role in ("bos", "eos") if _flag(settings, f"add_{role}_token")]
-    named = {role: content(settings.get(f"{role}_token", default)) for role in asked}
-    tokens = {role: token for role, token in named.items() if token is not None}
-    if not tokens:
+    roles = [part.partition(":")[0] for part in parts[1] if part[0] != "$"]
+    if not all(content(settings.get(role)) for role in roles):
         return
-    parts = [tokens.get("bos"), "$", tokens.get("eos")]
-    single, second = (
-        [f"{'$' + name if part == '$' else part}:{segment}" for part in parts if part]
-        for name, segment in (("A", 0), ("B", 1))
-    )
-    ids = [(token, inner.token_to_id(token)) for token in dict.fromkeys(tokens.values())]
+
+    single, pair = ([_written(part, settings) for part in each] for each in parts)
+    names = {part.rsplit(":", 1)[0] for part in (*single, *pair) if part[0] != "$"}
     inner.post_processor = processors.TemplateProcessing(
-        single=single, pair=[*single, *second], special_tokens=ids
+        single=single, pair=pair, special_tokens=[(name, inner.token_to_id(name)) for name in sorted(names)]
     )
+
+
+def _written(part: str, settings: dict[str, Any]) -> str:
+    """A part of a template, with the token of its role."""
+    name, _, segment = part.partition(":")
+    return part if name[0] == "$" else f"{content(settings[name])}:{segment or 0}"
 
 
 def check_readable(settings: dict[str, Any], file: Any) -> None:
@@ -88,20 +107,12 @@ def check_readable(settings: dict[str, Any], file: Any) -> None:
 
 def _values(settings: dict[str, Any]) -> list[Any]:
     values = [settings[role] for role in ROLES if settings.get(role)]
-    for key in _OTHERS:
-        more = settings.get(key)
-        values += more if isinstance(more, list) else list(more.values()) if isinstance(more, dict) else []
-        if more:
-            break  # the first is the second's new name
-    return values + [
-        value
-        for key, value in settings.items()
-        if key.endswith("_token") and key not in ROLES and content(value)
-    ]
-
-
-def _is_missing(inner: tokenizers.Tokenizer, named: dict[str, Any]) -> bool:
-    return any(inner.token_to_id(text) is None for text in named)
+    own = {key: value for key, value in settings.items() if key.endswith("_token") and key not in ROLES}
+    values += own.values()
+    more = next((settings[key] for key in _OTHERS if settings.get(key)), None)  # the first is its new name
+    return values + (
+        more if isinstance(more, list) else list(more.values()) if isinstance(more, dict) else []
+    )
 
 
 def _flag(settings: dict[str, Any], key: str) -> bool:

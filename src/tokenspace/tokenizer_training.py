@@ -198,15 +198,23 @@ def _wordpiece(
     return around(models.WordPiece(learned.get_vocab(), unk_token=UNK))
 
 
-def wordpiece(
+def wordpiece(model: tokenizers.models.WordPiece, lowercase: bool) -> tokenizers.Tokenizer:
+    """BERT's tokenizer around a WordPiece model, with its special tokens around each text."""
+    inner = around_pieces(model, lowercase)
+    inner.add_special_tokens([token for token in BERT_SPECIAL if inner.token_to_id(token) is not None])
+    if inner.token_to_id(CLS) is not None and inner.token_to_id(SEP) is not None:
+        frame(inner, f"{CLS} $A {SEP}", f"{CLS} $A {SEP} $B:1 {SEP}:1")
+    return inner
+
+
+def around_pieces(
     model: tokenizers.models.WordPiece,
     lowercase: bool,
     strip_accents: bool | None = None,
     split_chinese: bool = True,
 ) -> tokenizers.Tokenizer:
-    """BERT's tokenizer around a WordPiece model: what it cleans, splits, adds and puts together again.
-
-    ``strip_accents`` None means as ``lowercase``.
+    """BERT's tokenizer around a WordPiece model, without special tokens: what it cleans, splits and puts
+    together again. ``strip_accents`` None means as ``lowercase``.
     """
     from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 
@@ -219,9 +227,6 @@ def wordpiece(
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece(prefix="##")
-    inner.add_special_tokens([token for token in BERT_SPECIAL if inner.token_to_id(token) is not None])
-    if inner.token_to_id(CLS) is not None and inner.token_to_id(SEP) is not None:
-        frame(inner, f"{CLS} $A {SEP}", f"{CLS} $A {SEP} $B:1 {SEP}:1")
     return inner
 
 

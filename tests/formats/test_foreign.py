@@ -118,7 +118,9 @@ def test_an_empty_member_folder_or_archive_is_called_so(tmp_path):
             ts.load(tmp_path / name)
 
 
-@pytest.mark.parametrize("content", [b"\nthe 1 2\n", b"\r\n\n1 2\nthe 1 2\n"])
+@pytest.mark.parametrize(
+    "content", [b"\nthe 1 2\n", b"\r\n\n1 2\nthe 1 2\n", b"   \nthe 1 2\n", b"\t\n \n1 2\nthe 1 2\n"]
+)
 def test_an_empty_first_line_is_named(content, write):
     with pytest.raises(TableFormatError, match="begins with an empty line"):
         ts.load(write("t", content))

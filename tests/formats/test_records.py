@@ -161,12 +161,18 @@ def test_a_token_s_own_newline_stays(tokens, size, write, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "tokens", [(b"a", b"\n"), (b"a", b"\nb"), (b"\n",), (b"\nb",), (b"a", b"\n", b"\nb")]
+    "tokens",
+    [
+        *((b"a", b"\n"), (b"a", b"\nb"), (b"\n",), (b"\nb",), (b"a", b"\n", b"\nb")),
+        *((b"a", b"\nb", b"\nc"), (b"\na", b"\nb", b"\nc")),
+    ],
 )
 def test_a_newline_that_may_be_the_token_s_or_the_row_s_is_not_guessed(tokens, write):
     row = next(i for i, token in enumerate(tokens) if token.startswith(b"\n")) + 1
     with pytest.raises(TableFormatError, match=rf"row {row}: is the newline before the token its own"):
         word2vec.load(write("t", without_newlines(*tokens)))
+    kept = word2vec.load(write("t", without_newlines(*tokens)), errors="surrogateescape")
+    assert [token.encode() for token in kept.vocab] == list(tokens)  # as the error says
     if row > 1:  # a newline at the end tells
         table = word2vec.load(write("t", without_newlines(*tokens) + b"\n"))
         assert [token.encode() for token in table.vocab] == [token.removeprefix(b"\n") for token in tokens]
@@ -183,10 +189,6 @@ def test_a_newline_before_the_first_token_is_never_lost(tokens, end, errors, wri
         return
     with pytest.raises(TableFormatError, match="is the newline before the token its own"):
         word2vec.load(write("t", content), errors=errors if errors != "surrogateescape" else "strict")
-
-
-def test_newlines_between_rows_alone_are_read(write):
-    assert list(word2vec.load(write("t", file_of(b"\n").removesuffix(b"\n"))).vocab) == ["a", "é" * 20, "c"]
 
 
 def test_where_most_rows_have_a_newline_all_must(write):

@@ -251,6 +251,9 @@ def test_what_is_no_checkpoint(tmp_path, numbers):
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"weights-only loader can't open .*pytorch_model\.bin"):
         open_checkpoint(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(TableFormatError, match=r"model\.safetensors: the file is empty"):
+        open_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"junk")
     with pytest.raises(TableFormatError, match=r"too few for a safetensors file"):
         open_checkpoint(tmp_path)

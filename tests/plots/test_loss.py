@@ -128,6 +128,9 @@ def test_a_line_that_is_no_loss_is_named(write, line):
 def test_files_that_hold_no_curve_are_refused(write, tmp_path):
     with pytest.raises(ShapeError, match="at least two points, found 1"):
         LossCurve.read(write("losses", LINE % (10, 1, 3.0)))
+    for content in ("", "\n"):
+        with pytest.raises(TableFormatError, match="losses is empty"):
+            LossCurve.read(write("losses", content))
     with pytest.raises(CorpusError, match="there is no file"):
         LossCurve.read(tmp_path / "missing")
 

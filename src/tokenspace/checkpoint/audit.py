@@ -17,10 +17,11 @@ from tokenspace.models.families import FAMILIES
 from tokenspace.models.open import Checkpoint
 from tokenspace.models.safetensors import TensorInfo, listed
 from tokenspace.models.shards import Shards
-from tokenspace.models.vocabulary import tokenizer_in, vocabulary, without_row
+from tokenspace.models.vocabulary import first, tokenizer_in, vocabulary, without_row
 from tokenspace.reference.recipes import from_checkpoint
 from tokenspace.shown import shown
 from tokenspace.special_tokens import SpecialToken, special_tokens
+from tokenspace.tokenizer import Tokenizer
 from tokenspace.tokenizer_files import added_tokens
 from tokenspace.vocab import Vocab, placeholder
 
@@ -67,11 +68,13 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
     special: list[SpecialToken] = []
     try:
         vocab, tokenizer = vocabulary(checkpoint.folder)
+        if table is not None and not without_row(vocab, table.shape[0], tokenizer):
+            vocab = first(vocab, min(len(vocab), table.shape[0]))
         largest_id = _largest(vocab)
         with contextlib.suppress(CheckpointError):  # settings that can't be read give no roles
             special = special_tokens(vocab, tokenizer, checkpoint.folder)
         if table is not None and table.shape[0]:
-            findings += _ids(vocab, largest_id, table)
+            findings += _ids(vocab, tokenizer, largest_id, table)
     except TokenspaceError as error:
         largest_id, doubts = _without_vocab(checkpoint, table, error)
         findings += doubts
@@ -161,9 +164,9 @@ def _largest(vocab: Vocab) -> int | None:
     return next((i for i in range(len(vocab) - 1, -1, -1) if vocab[i] != placeholder(i)), None)
 
 
-def _ids(vocab: Vocab, largest: int | None, table: TensorInfo) -> list[Finding]:
+def _ids(vocab: Vocab, tokenizer: Tokenizer | None, largest: int | None, table: TensorInfo) -> list[Finding]:
     rows = table.shape[0]
-    if outside := without_row(vocab, rows):
+    if outside := without_row(vocab, rows, tokenizer):
         return [
             Finding(
                 "ids-past-rows",
@@ -177,7 +180,9 @@ def _ids(vocab: Vocab, largest: int | None, table: TensorInfo) -> list[Finding]:
     spare = rows - 1 - (-1 if largest is None else largest)
     if not spare:
         return []
-    message = f"{spare:,} rows past the tokenizer's largest id, {rows - spare - 1:,}: no text reads them"
+    count = "1 row" if spare == 1 else f"{spare:,} rows"
+    which = "it" if spare == 1 else "them"
+    message = f"{count} past the tokenizer's largest id, {rows - spare - 1:,}: no text reads {which}"
     return [Finding("spare-rows", "info", message, "nothing; new tokens may use them before rows are added")]
 
 

@@ -215,6 +215,11 @@ def _tokens(source: Source, rows: int, errors: Errors, limit: int | None) -> Tok
     tokens = TokensRead(path, errors)
     with source.open() as file:
         header = read_header(file, path)
+        if header.kind.endswith("O"):
+            raise TableFormatError(
+                f"{path} holds its tokens as Python objects, which only pickle reads, and pickle can run any "
+                "code: save them as text, np.array(tokens, dtype='U')"
+            )
         if not _TEXT.fullmatch(header.kind) or len(header.shape) != 1:
             raise TableFormatError(
                 f"{path} (byte 8): an array of {header.kind!r}, shape {header.shape}; tokens are one "

@@ -22,6 +22,7 @@ from tokenspace.shapes import Array, Float
 _BUFFER = 1 << 20  # bytes; more only for a record that is longer
 _COUNTED = 1 << 20  # bytes after the last row: gzip packs gigabytes into little
 _NEWLINE = ord("\n")
+_KEEP = "keep the newlines: load(path, errors='surrogateescape') or convert --errors surrogateescape"
 
 
 class _Found(NamedTuple):
@@ -160,9 +161,9 @@ def _without_newlines(tokens: TokensRead, path: Path, bare: tuple[int, int] | No
     """Take the newlines between rows from the tokens that they begin. ``bare`` is the first row, but the very
     first, and its byte, that has none; ``after`` says whether one follows the last row.
 
-    ``TableFormatError`` where rows have one and others don't, and where it can't be told whose it is. One of
-    those is a newline before the first row: a blank line, or the token's own, which it stays if bytes are
-    kept as they are.
+    ``TableFormatError`` where rows have one and others don't, and where it can't be told whose it is: before
+    the first row (a blank line, or the token's own), and before all rows but the first, with none after the
+    last. Read with ``errors`` "surrogateescape", tokens keep such newlines.
     """
     led = tokens.beginning_with(_NEWLINE)
     rows, between = len(led), int(led[1:].sum())
@@ -172,20 +173,20 @@ def _without_newlines(tokens: TokensRead, path: Path, bare: tuple[int, int] | No
         if not after and 2 * between <= rows:
             return
         raise _damaged(path, *bare, "no newline after the vector before it, as there is after others")
-    if led[0]:
-        if tokens.errors != "surrogateescape":
-            raise TableFormatError(
-                f"{path}, row 1: is the newline before the token its own, or a blank line after the header? "
-                "Take the blank line away, or keep the newline: load(path, errors='surrogateescape') or "
-                "convert --errors surrogateescape"
-            )
-        led[0] = False
-    empty = bool(np.any(led & (tokens.lengths() == 1)))
-    if not after and (empty or rows == 2):
+    kept = tokens.errors == "surrogateescape"
+    if not kept and led[0]:
         raise TableFormatError(
-            f"{path}, row {int(np.argmax(led)) + 1:,}: is the newline before the token its own, or does it "
-            "end the row before? Only a newline at the file's end can tell; if each row has one, add it there"
+            f"{path}, row 1: is the newline before the token its own, or a blank line after the header? "
+            f"Take the blank line away, or {_KEEP}"
         )
+    if not after:
+        if kept:
+            return
+        raise TableFormatError(
+            f"{path}, row 2: is the newline before the token its own, or does it end the row before? A "
+            f"newline at the file's end tells that each row has one: add it there, or {_KEEP}"
+        )
+    led[0] = False
     tokens.drop_first_byte(led)
 
 

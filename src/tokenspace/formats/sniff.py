@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 from tokenspace.errors import TableFormatError
@@ -121,8 +122,9 @@ def _fault(source: Source, head: bytes, fault: str | None) -> str:
     """What a file that is no table is, and what to do."""
     if not head.strip():
         return "holds nothing but white space: the file is empty; get or make it again"
-    if head.startswith((b"\n", b"\r\n")) and fault is None:
-        first = head.lstrip(b"\r\n")
+    blank = re.match(rb"(?:[ \t\r]*\n)+", head)
+    if blank and fault is None:
+        first = head[blank.end() :]
         if word2vec.header(first) or text_rows.width(first.split(b"\n", 1)[0]):
             return "begins with an empty line, where its first row or its header must stand: take it away"
     if head.startswith(ZIP) and source.packed:

@@ -231,7 +231,7 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
     whole = limit is None or limit >= source.shape[0]
     return Table(
         _numbers(source)[:limit],
-        fitted(vocab, source.shape[0], checkpoint.folder, limit),
+        fitted(vocab, source.shape[0], checkpoint.folder, limit, tokenizer),
         tokenizer if whole else None,
         None if head is None else _numbers(head)[:limit],
         provenance={

@@ -227,6 +227,8 @@ def _header_bytes(path: Path) -> tuple[int, bytes]:
 def _header_length(path: Path, size: int | None, prefix: bytes) -> int:
     if len(prefix) < 8:
         found = len(prefix) if size is None else size
+        if not found:
+            raise TableFormatError(f"{path}: the file is empty; get or make it again")
         raise TableFormatError(
             f"{path} has {found} bytes, too few for a safetensors file: byte 0 starts an 8-byte length"
         )

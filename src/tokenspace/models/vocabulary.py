@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import os
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -46,16 +45,21 @@ def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
             f"{folder} has neither tokenizer.json nor vocab.txt (nor vocab.json and merges.txt) to name the "
             "table's rows"
         )
+    try:
+        tokenizer = Tokenizer.load(folder)
+    except CheckpointError:  # another family's list names the rows, if no more
+        return _listed(folder), None
+    return tokenizer.vocab, tokenizer
+
+
+def _listed(folder: Path) -> Vocab:
+    """The lines of a folder's ``vocab.txt``, then its added tokens."""
     tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
     added = tokenizer_files.added_tokens(folder)
     tokens = tokenizer_files.with_added_names(tokens, added, folder)
     special = {i for i, token in enumerate(tokens) if token in BERT_SPECIAL}
     special |= {i for i, token in added.items() if token.special}
-    own: Tokenizer | None = None
-    with contextlib.suppress(CheckpointError):  # another family's list names the rows, if no more
-        own = Tokenizer.load(folder)
-    encoding = None if own is None else own.vocab.encoding
-    return Vocab(tokens, special=special, encoding=encoding, added=added), own
+    return Vocab(tokens, special=special, added=added)
 
 
 def check_regular(path: Path) -> None:
@@ -69,16 +73,21 @@ def tokenizer_in(folder: Path) -> bool:
     return any(os.path.lexists(folder / name) for name in tokenizer_files.TOKENIZER_FILES)
 
 
-def without_row(vocab: Vocab, rows: int) -> list[int]:
-    """The ids of ``vocab`` that a table of ``rows`` rows lacks; a hole in the ids is none."""
-    return [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i)]
+def without_row(vocab: Vocab, rows: int, tokenizer: Tokenizer | None = None) -> list[int]:
+    """The ids of ``vocab`` that a table of ``rows`` rows lacks, except holes in the ids, and tokens of
+    ``tokenizer`` that no file names: a model made without them has no rows for them.
+    """
+    unnamed = frozenset() if tokenizer is None else tokenizer.unnamed
+    return [i for i in range(rows, len(vocab)) if vocab[i] != placeholder(i) and vocab[i] not in unnamed]
 
 
-def fitted(vocab: Vocab, rows: int, origin: Path, limit: int | None = None) -> Vocab:
+def fitted(
+    vocab: Vocab, rows: int, origin: Path, limit: int | None = None, tokenizer: Tokenizer | None = None
+) -> Vocab:
     """``vocab`` with a token for each of ``rows`` rows, or for the first ``limit`` of them: rows past the
     last id are called ``[unused-row-N]``. ``CheckpointError``, naming ``origin``, if an id has no row.
     """
-    if outside := without_row(vocab, rows):
+    if outside := without_row(vocab, rows, tokenizer):
         raise CheckpointError(
             f"{origin}: {len(outside):,} of the tokenizer's ids have no row in the table of {rows:,}; the "
             f"first is {outside[0]:,}, token {vocab[outside[0]]!r} (valid: 0 to {rows - 1:,}); "
@@ -119,7 +128,7 @@ def for_file(
     folder = source.path.parent
     if any(os.path.isfile(folder / name) for name in tokenizer_files.TOKENIZER_FILES):
         vocab, tokenizer = vocabulary(folder)
-        return Names(fitted(vocab, rows, folder, limit), tokenizer)
+        return Names(fitted(vocab, rows, folder, limit, tokenizer), tokenizer)
     if _is_there(folder / tokenizer_files.JSON):  # of the same archive
         return _described(Source(folder / tokenizer_files.JSON), rows, limit)
     raise TableFormatError(
@@ -148,7 +157,7 @@ def named_by(
     path = Path(path)
     if os.path.isdir(path):
         vocab, tokenizer = vocabulary(path)
-        return Names(fitted(vocab, rows, path, limit), tokenizer)
+        return Names(fitted(vocab, rows, path, limit, tokenizer), tokenizer)
     source = Source(path)
     with source.open() as file:
         start = file.read(64).lstrip()
@@ -156,16 +165,15 @@ def named_by(
         return _described(source, rows, limit)
     if path.name in (tokenizer_files.VOCAB_JSON, tokenizer_files.MERGES):
         tokenizer = Tokenizer.load(path)
-        return Names(fitted(tokenizer.vocab, rows, path, limit), tokenizer)
+        return Names(fitted(tokenizer.vocab, rows, path, limit, tokenizer), tokenizer)
     if path.name == tokenizer_files.VOCAB_TXT and not source.packed:
-        tokens = tokenizer_files.wordpiece_tokens(path)
-        tokenizer = None
-        with contextlib.suppress(CheckpointError):
+        try:
             tokenizer = Tokenizer.load(path)
-        encoding = None if tokenizer is None else tokenizer.vocab.encoding
-        special = [i for i, token in enumerate(tokens) if token in BERT_SPECIAL]
-        vocab = Vocab(tokens, special=special, encoding=encoding)
-        return Names(fitted(vocab, rows, path, limit), tokenizer)
+        except CheckpointError:
+            tokens = tokenizer_files.wordpiece_tokens(path)
+            vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
+            return Names(fitted(vocab, rows, path, limit))
+        return Names(fitted(tokenizer.vocab, rows, path, limit, tokenizer), tokenizer)
     return _lines(path, rows, errors, limit)
 
 

@@ -84,6 +84,8 @@ class LossCurve:
         none of these, ``CorpusError`` a file that can't be read; ``ShapeError`` as for ``of``.
         """
         _, content = text.read(path, LARGEST_FILE)
+        if not content.strip():
+            raise TableFormatError(f"{shown(os.fspath(path))} is empty: no loss is written yet; train longer")
         lines = content.split("\n")[:-1]  # a line without its end is being written
         points = [_point(path, n, line) for n, line in enumerate(lines, start=1)]
         curve = [point for point in points if point is not None]
