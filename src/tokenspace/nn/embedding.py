@@ -179,8 +179,8 @@ class TokenEmbedding(torch.nn.Embedding):
         ``out``, a contiguous tensor like the result, is written and returned; only where no gradient is
         needed. ``ShapeError`` for one that doesn't fit.
         """
-        if not isinstance(ids, Tensor) and isinstance(ids, torch.fx.Proxy):
-            return self._traced(ids)
+        if isinstance(ids, torch.fx.Proxy) or isinstance(out, torch.fx.Proxy):
+            return self._traced(ids, out)
         rows = self.rows_for(ids)
         if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
             if out is not None:
@@ -196,14 +196,14 @@ class TokenEmbedding(torch.nn.Embedding):
             x = x * factor
         return x if out is None else written(x, out, (self.weight,))
 
-    def _traced(self, ids: Any) -> Any:
+    def _traced(self, ids: Any, out: Any) -> Any:
         """Return a node of a ``torch.fx`` graph: a call of this module, or of what its forward calls."""
-        call = call_of(self, ids)
-        if call is not None:
-            return call
+        tracer = (ids if isinstance(ids, torch.fx.Proxy) else out).tracer
+        if self is not getattr(tracer, "root", None):
+            return call_of(self, ids, **({} if out is None else {"out": out}))
         x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
-        factor = self.factor
-        return x if factor is None else x * factor
+        arguments = (x, self.weight, self.scale, self.scale_dtype == "weight", out)
+        return tracer.create_proxy("call_function", _finished, arguments, {})
 
     def _is_for_kernels(self, rows: ops.Rows, out: Tensor | None) -> bool:
         pays = out is not None or ops.pays([rows.table], rows.ids, sparse=self.sparse)
@@ -224,9 +224,7 @@ class TokenEmbedding(torch.nn.Embedding):
     @property
     def factor(self) -> float | None:
         """What rows are multiplied by: ``scale``, rounded to the table's type where that was asked for."""
-        if self.scale is None or self.scale_dtype != "weight" or isinstance(self.scale, Tensor):
-            return self.scale
-        return _rounded(self.scale, self.weight.dtype)
+        return _factor(self.scale, self.scale_dtype == "weight", self.weight)
 
     @property
     def embed_scale(self) -> float | None:
@@ -364,6 +362,19 @@ class TokenEmbedding(torch.nn.Embedding):
                 loaded[self.padding_idx] = 0.0
             state_dict[key] = loaded
         super()._load_from_state_dict(state_dict, prefix, *rest, **more)
+
+
+def _factor(scale: Any, as_weight: bool, weight: Tensor) -> Any:
+    """Return ``scale``; a number is rounded to the type of ``weight`` where that was asked for."""
+    is_number = scale is not None and not isinstance(scale, Tensor)
+    return _rounded(scale, weight.dtype) if as_weight and is_number else scale
+
+
+def _finished(x: Tensor, weight: Tensor, scale: Any, as_weight: bool, out: Tensor | None) -> Tensor:
+    """Scale rows that were looked up, and write them to ``out`` if there is one: a node of a graph."""
+    factor = _factor(scale, as_weight, weight)
+    x = x if factor is None else x * factor
+    return x if out is None else written(x, out, (weight,))
 
 
 def _rounded(value: float, dtype: torch.dtype) -> float:
