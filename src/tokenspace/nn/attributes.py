@@ -65,13 +65,15 @@ def _scale_grad_by_freq(module: Any, value: Any) -> bool:
     return False
 
 
-def _flag(name: str) -> Check:
-    def check(module: Any, value: Any) -> bool:
-        if not isinstance(value, bool):
-            raise ShapeError(f"{name} must be True or False; found {value!r}")
-        return value
+def checked_flag(name: str, value: Any) -> bool:
+    """``value`` itself; ``ShapeError`` unless it is True or False."""
+    if not isinstance(value, bool):
+        raise ShapeError(f"{name} must be True or False; found {value!r}")
+    return value
 
-    return check
+
+def _flag(name: str) -> Check:
+    return lambda module, value: checked_flag(name, value)
 
 
 def _size(name: str, axis: int, instead: str) -> Check:

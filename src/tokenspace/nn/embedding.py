@@ -20,7 +20,7 @@ from torch.nn import Parameter
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
 from tokenspace.nn import attributes, ops
-from tokenspace.nn.arrays import tensor_of
+from tokenspace.nn.arrays import checked_dtype, tensor_of
 from tokenspace.nn.attributes import ScaleDtype
 from tokenspace.nn.frozen_row import freeze_row, release_row
 from tokenspace.nn.ids import check_ids
@@ -29,7 +29,7 @@ from tokenspace.nn.output import checked_output, written
 from tokenspace.nn.row_sparse import mark_coalesced
 from tokenspace.nn.subclasses import register_checks
 from tokenspace.nn.traced import call_of
-from tokenspace.table import Table
+from tokenspace.table import Table, check_table
 
 PaddingOnLoad = Literal["keep", "zero"]
 
@@ -93,8 +93,8 @@ class TokenEmbedding(torch.nn.Embedding):
         attributes.check_unsupported(max_norm, norm_type, scale_grad_by_freq)
         rows, width = whole("num_embeddings", num_embeddings, 1), whole("embedding_dim", embedding_dim, 1)
         padding_idx = checked_padding_id(padding_idx, rows)
-        if dtype is not None and not dtype.is_floating_point:
-            raise ShapeError(f"dtype must be a floating-point type; found {dtype}")
+        checked_dtype(dtype)
+        attributes.checked_flag("_freeze", _freeze)
         if _weight is None:
             weight = torch.empty((rows, width), device=device, dtype=dtype)
         else:
@@ -151,6 +151,7 @@ class TokenEmbedding(torch.nn.Embedding):
         """
         attributes.check_unsupported(max_norm, norm_type, scale_grad_by_freq)
         set_by_it = dict.fromkeys(("num_embeddings", "embedding_dim", "_weight"), "the tensor")
+        attributes.checked_flag("freeze", freeze)
         attributes.check_options("from_pretrained", cls, options, {**set_by_it, "_freeze": "freeze"})
         rows, width = attributes.checked_table(embeddings).shape
         self = cls(
@@ -168,7 +169,9 @@ class TokenEmbedding(torch.nn.Embedding):
 
         ``options`` are the constructor's. Where the vocabularies differ,
         ``initializers.from_pretrained_`` copies the rows that match.
+        ``ShapeError`` for anything but a ``Table``.
         """
+        check_table(table)
         if "embeddings" in options:
             raise ShapeError("from_table takes embeddings from the table; leave it out")
         return cls.from_pretrained(tensor_of(table.weight, dtype), freeze, **options)

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tokenspace.errors import ShapeError
+from tokenspace.errors import ShapeError, VocabError
 from tokenspace.initializers import TRUNCATED_STD, MatchReport, Real, from_pretrained, real
 from tokenspace.nn.arrays import tensor_of
-from tokenspace.table import Table
+from tokenspace.table import Table, check_table
 from tokenspace.vocab import Vocab
 
 Initializer = Callable[[Tensor], object]
@@ -131,6 +131,11 @@ def from_pretrained_(
     tensor([[1., 2.],
             [3., 4.]])
     """
+    check_table(pretrained)
+    if not isinstance(vocab, Vocab):
+        raise VocabError(
+            f"vocab must be a Vocab, found {type(vocab).__name__}; tokenspace.Vocab(tokens) makes one"
+        )
     expected = (len(vocab), pretrained.dim)
     if tuple(_checked(weight).shape) != expected:
         raise ShapeError(
@@ -188,6 +193,8 @@ def _std(weight: Tensor, std: Real | None) -> float:
 
 
 def _checked(weight: Tensor) -> Tensor:
+    if not isinstance(weight, Tensor):
+        raise ShapeError(f"an initializer fills a tensor (V, D) of floats; found {type(weight).__name__}")
     if weight.ndim != 2 or not weight.is_floating_point() or not weight.numel():
         raise ShapeError(
             f"a table is (V, D), at least one row of floats; found {tuple(weight.shape)}, {weight.dtype}"

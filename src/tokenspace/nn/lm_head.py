@@ -21,7 +21,8 @@ from tokenspace.errors import CheckpointError, ShapeError
 from tokenspace.initializers import Real, Whole, real
 from tokenspace.models.open import open_checkpoint
 from tokenspace.nn import ops
-from tokenspace.nn.arrays import tensor_of
+from tokenspace.nn.arrays import checked_dtype, tensor_of
+from tokenspace.nn.attributes import checked_flag
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
@@ -131,6 +132,7 @@ class LMHead(nn.Module):
         """
         checkpoint = open_checkpoint(folder)
         twin = head_from_checkpoint(checkpoint)
+        checked_dtype(dtype)
         head: LMHead
         if embedding is not None and checkpoint.head is None:
             if tuple(embedding.weight.shape) != twin.weight.shape:
@@ -161,6 +163,7 @@ class LMHead(nn.Module):
         soft_cap: Real | None,
     ) -> None:
         rows = len(weight)
+        checked_flag("bias", bias)
         self.hidden_scale = hidden_scale
         self.logit_scale = logit_scale
         self.soft_cap = soft_cap
