@@ -115,9 +115,11 @@ class TokenEmbedding(torch.nn.Embedding):
         if check is not None:
             value = check(self, value)
         was_frozen = name == "freeze_padding" and self.freeze_padding
+        weight = self.__dict__.get("_parameters", {}).get("weight")
+        if weight is not None and name == "freeze_padding" and value:
+            attributes.check_frozen(weight, self.padding_idx, was_frozen)
         super().__setattr__(name, value)
         if name in ("sparse", "padding_idx", "freeze_padding"):
-            weight = self.__dict__.get("_parameters", {}).get("weight")
             if was_frozen and not value and weight is not None:
                 release_row(weight)
             self._settle_weight()
@@ -318,6 +320,8 @@ class TokenEmbedding(torch.nn.Embedding):
     # Whatever puts another Parameter in place of ``weight`` comes through one of these.
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
+        if name == "weight" and param is not None and self.freeze_padding:
+            attributes.check_frozen(param, self.padding_idx, param is self._parameters.get("weight"))
         super().register_parameter(name, param)  # assignment, load_state_dict(assign=True)
         self._settle_weight()
 

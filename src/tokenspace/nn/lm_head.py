@@ -288,9 +288,11 @@ class LMHead(nn.Module):
         hidden = ops.caught_up(hidden, weight)
         labels, counted = check_labels(labels, len(weight), ignore_index, self.masked)
         if labels.shape != hidden.shape[:-1]:
+            jagged = "; jagged labels need the offsets of the hidden states themselves, not equal ones: "
+            jagged += "torch.nested.nested_tensor_from_jagged(labels.values(), hidden.offsets())"
             raise ShapeError(
                 f"there is one label per position: {tuple(hidden.shape[:-1])} expected, found "
-                f"{tuple(labels.shape)}"
+                f"{tuple(labels.shape)}{jagged if hidden.is_nested else ''}"
             )
         if hidden.is_nested:  # jagged: the texts, one after the other
             hidden, labels, counted = hidden.values(), labels.values(), counted.values()
