@@ -103,8 +103,6 @@ def test_jagged_labels_of_equal_lengths_built_apart_say_what_to_do():
     hidden = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(1, 4)], layout=torch.jagged)
     labels = jagged([1, 2], [3])
     head = LMHead(TokenEmbedding(10, 4))
-    with pytest.raises(
-        ShapeError, match=r"nested_tensor_from_jagged\(labels.values\(\), hidden.off"
-    ):
+    with pytest.raises(ShapeError, match=r"nested_tensor_from_jagged\(labels.values\(\), hidden.off"):
         head.loss(hidden, labels)
     head.loss(hidden, torch.nested.nested_tensor_from_jagged(labels.values(), hidden.offsets()))
