@@ -33,7 +33,7 @@ def test_no_ids_are_fine_whatever_their_type(empty):
         (9, "the first is 9 (valid: 0 to 4)"),
         ([[[0, 8]]], "at index (0, 0, 1)"),
         (np.array([2**63], np.uint64), "the first is 9,223,372,036,854,775,808"),
-        ([1.0, 2.0], "must be integers, found float64 (first value: np.float64(1.0))"),
+        ([1.0, 2.0], "must be integers, found float64 (first value: 1.0)"),
         ([True, False], "must be integers, found bool"),
         (["1"], "must be integers, found <U1"),
         ([[1], [1, 2]], "rectangular"),

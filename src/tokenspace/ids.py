@@ -34,12 +34,17 @@ batch 1, position 0 (valid: 0 to 2). Is the tokenizer larger than the table?
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TokenIdError(
-            f"{what}s must be integers, found {array.dtype} (first value: {array.flat[0]!r}); "
+            f"{what}s must be integers, found {array.dtype} (first value: {_plain(array.flat[0])!r}); "
             "convert them where they are made: a rounded id selects another token's row"
         )
     if int(array.min()) >= 0 and int(array.max()) < rows:  # no temporaries the size of the batch
         return array
     raise TokenIdError(_describe(array, rows, what))
+
+
+def _plain(value: object) -> object:
+    """Return a NumPy scalar as Python writes it: 'a', not np.str_('a')."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _describe(array: np.ndarray, rows: int, what: str) -> str:

@@ -36,13 +36,12 @@ def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
-@pytest.mark.parametrize("make", [memory.empty, memory.zeros], ids=["empty", "zeros"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int64], ids=str)
 @pytest.mark.parametrize(
     "shape", [(), (0,), (0, 7), (7, 0), (1,), (3, 5), (300, 1001), (5_000, 1, 333)], ids=str
 )
-def test_arrays_are_aligned_contiguous_and_writable(shape, dtype, make):
-    array = make(shape, dtype)
+def test_arrays_are_aligned_contiguous_and_writable(shape, dtype):
+    array = memory.empty(shape, dtype)
     assert array.shape == shape
     assert array.dtype == dtype
     assert array.flags.c_contiguous
@@ -52,10 +51,9 @@ def test_arrays_are_aligned_contiguous_and_writable(shape, dtype, make):
     assert (array == 3).all()
 
 
-@pytest.mark.parametrize("make", [memory.empty, memory.zeros], ids=["empty", "zeros"])
-def test_a_negative_size_is_numpys_error(make):
+def test_a_negative_size_is_numpys_error():
     with pytest.raises(ValueError, match="negative"):
-        make((-1, 3), np.float32)
+        memory.empty((-1, 3), np.float32)
 
 
 @needs_blocks
@@ -173,12 +171,6 @@ def test_a_block_beyond_the_bound_is_never_kept(monkeypatch):
     assert free_bytes() == 4 * MB  # it pushed nothing out, either
 
 
-@pytest.mark.parametrize("size", [100, 10_000, 3 * MB])
-def test_zeros_are_zero_in_memory_that_was_written_before(size):
-    del [np.full(size + 64, 1, np.uint8)][0]
-    assert not memory.zeros((size,), np.uint8).any()
-
-
 def resident() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -193,29 +185,6 @@ def test_empty_cache_gives_the_memory_back():
     assert resident() > before - 2 * MB
     memory.empty_cache()
     assert resident() < before - 60 * MB
-
-
-@needs_blocks
-@pytest.mark.parametrize("threads", [1, 3])
-def test_zeros_up_to_the_bound_clear_a_block_that_was_used(threads):
-    used = memory.empty((5 * MB + 3,), np.uint8)
-    used.fill(255)
-    place = address(used)
-    del used
-    array = memory.zeros((5 * MB + 3,), np.uint8, threads)
-    assert address(array) == place
-    assert not array.any()
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_zeros_past_the_bound_are_fresh_and_cost_nothing_until_they_are_touched(monkeypatch):
-    memory.empty((64 * MB,), np.uint8).fill(1)  # lies free, and isn't what these are made of
-    monkeypatch.setattr(memory, "_most_free", 60 * MB)
-    before = resident()
-    array = memory.zeros((64 * MB,), np.uint8)
-    array[::MB] = 1  # one small page each
-    assert resident() < before + 8 * MB
-    assert array.sum() == 64
 
 
 @pytest.mark.skipif(

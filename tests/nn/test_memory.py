@@ -1,8 +1,11 @@
 """The storages of outputs and gradients are reused once nothing else holds them, and never before."""
 
+import contextlib
 import gc
 import os
+import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,6 +50,16 @@ def test_a_block_waits_for_the_last_reference(make):
         assert (reference.detach().reshape(-1).contiguous().view(torch.float32) == 7).all()
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in REFERENCES if name not in ("NumPy", "dlpack", "storage", "lazy clone")]
+)
+def test_a_block_waits_for_references_that_python_does_not_count(name, monkeypatch):
+    """Torch may hold a storage without a reference to its Python object: the use count alone says so."""
+    counts = SimpleNamespace(getrefcount=lambda storage: memory._REFERENCES)
+    monkeypatch.setattr(memory, "sys", counts)
+    test_a_block_waits_for_the_last_reference(REFERENCES[name])
+
+
 def test_a_block_is_reused_once_its_tensors_are_gone():
     tensor = memory.empty(SHAPE, torch.float32)
     place = tensor.data_ptr()
@@ -72,6 +85,65 @@ def test_a_changed_storage_is_not_handed_out_again(change):
     assert again.untyped_storage().resizable()
     assert not again.is_shared()
     assert again.untyped_storage().nbytes() == again.nbytes
+
+
+def open_shared_files():
+    links = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{number}"))
+    return sum("torch_" in link for link in links)
+
+
+HOLDERS = {
+    "the tensor": lambda tensor: tensor,
+    "its storage": lambda tensor: tensor.untyped_storage(),
+    "a view": lambda tensor: tensor[1:],
+    "a detached tensor": lambda tensor: tensor.detach(),
+    "a parameter": torch.nn.Parameter,
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+def test_shared_outputs_that_are_gone_leave_no_open_file(holder):
+    embedding, before = TokenEmbedding(100, 256), open_shared_files()
+    with torch.no_grad():
+        for n in range(10):
+            tensor = embedding(torch.randint(100, (1300 + n,)))
+            held = holder(tensor)
+            del tensor
+            (held.share_memory_ if isinstance(held, torch.Tensor) else held._share_fd_cpu_)()
+            del held
+    gc.collect()
+    if holder is HOLDERS["the tensor"]:
+        assert open_shared_files() == before
+    memory.empty((1 << 20,), torch.uint8)
+    assert open_shared_files() == before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_outputs_sent_through_a_queue_leave_no_open_file():
+    context = torch.multiprocessing.get_context("spawn")
+    queue, embedding, before = context.Queue(), TokenEmbedding(100, 256), open_shared_files()
+    with torch.no_grad():
+        for n in range(5):
+            queue.put(embedding(torch.randint(100, (1300 + n,))))
+    for n in range(5):
+        assert queue.get().shape == (1300 + n, 256)
+    queue.close()
+    queue.join_thread()
+    gc.collect()
+    assert open_shared_files() == before
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_changed_storage_leaves_the_pool_with_its_tensor(change):
+    tensor = memory.empty(SHAPE, torch.float32)
+    change(tensor)
+    del tensor
+    assert not memory._blocks
+    assert not memory._tensors
 
 
 def test_a_storage_has_the_bytes_of_its_tensor():

@@ -209,3 +209,46 @@ def loaded(module, assign):
         {name: t.clone().requires_grad_() for name, t in module.state_dict().items()}, assign=assign
     )
     return fresh
+
+
+def sharing(row, other_row, *, frozen):
+    """Two modules over one table, of which the first holds ``row``."""
+    first = TokenEmbedding(V, D, padding_idx=row, freeze_padding=True)
+    second = TokenEmbedding(V, D, padding_idx=other_row, freeze_padding=frozen)
+    return first, second
+
+
+def share(first, second):
+    second.weight = first.weight
+    second.freeze_padding = True
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_two_modules_that_share_a_table_hold_one_row(frozen):
+    first, second = sharing(2, 5, frozen=frozen)
+    with pytest.raises(ShapeError, match="row 2 of this table is frozen already"):
+        share(first, second)
+    optimizer = torch.optim.SGD([first.weight], lr=0.1, weight_decay=0.5)
+    with torch.no_grad():
+        first.weight[2] = 1.0
+    first.weight.sum().backward()
+    optimizer.step()
+    assert (first.weight[2] == 1).all()
+
+
+def test_two_modules_that_share_a_table_may_hold_the_same_row():
+    first, second = sharing(2, 2, frozen=True)
+    second.weight = first.weight
+    first.padding_idx = 3  # one's own row may move
+    copied, unpickled = copy.deepcopy(first), pickle.loads(pickle.dumps(first))
+    assert copied.padding_idx == unpickled.padding_idx == 3
+
+
+@pytest.mark.parametrize("freeze_first", [True, False])
+def test_a_table_without_the_frozen_row_is_refused(freeze_first):
+    module = TokenEmbedding(V, D, padding_idx=5, freeze_padding=freeze_first)
+    before = module.weight
+    short = torch.nn.Linear(D, 3)
+    with pytest.raises(ShapeError, match="the frozen padding_idx is 5, and this table has 3 rows"):
+        share(short, module)
+    assert module.weight is before or not module.freeze_padding

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 
-from tokenspace.errors import TokenIdError
+from tokenspace.errors import ShapeError, TokenIdError
 from tokenspace.nn import LMHead, TokenEmbedding, TransformerInput
 
 IDS = torch.tensor([[1, 2, 3], [0, 5, 9]])
@@ -97,3 +97,12 @@ def test_jagged_ids_in_a_layer_without_positions():
     with contextlib.suppress(TokenIdError):
         layer(jagged([20]))
         pytest.fail("an id outside the table was read")
+
+
+def test_jagged_labels_of_equal_lengths_built_apart_say_what_to_do():
+    hidden = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(1, 4)], layout=torch.jagged)
+    labels = jagged([1, 2], [3])
+    head = LMHead(TokenEmbedding(10, 4))
+    with pytest.raises(ShapeError, match=r"nested_tensor_from_jagged\(labels.values\(\), hidden.off"):
+        head.loss(hidden, labels)
+    head.loss(hidden, torch.nested.nested_tensor_from_jagged(labels.values(), hidden.offsets()))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
+from tokenspace.errors import TokenspaceError
 from tokenspace.nn import (
     LearnedPositionalEmbedding,
     LMHead,
@@ -63,6 +64,62 @@ def test_a_symbolic_trace_calls_the_module(scale, sparse):
 def test_a_symbolic_trace_of_the_table_itself(scale):
     embedding = TokenEmbedding(10, 4, padding_idx=0, scale=scale)
     torch.testing.assert_close(torch.fx.symbolic_trace(embedding)(IDS), embedding(IDS))
+
+
+class Writes(torch.nn.Module):
+    def __init__(self, part):
+        super().__init__()
+        self.part = part
+
+    def forward(self, ids, out):
+        self.part(ids, out=out)
+        return out
+
+
+PARTS_WITH_OUT = {
+    "table": lambda: TokenEmbedding(10, 4, scale="sqrt"),
+    "positions": lambda: LearnedPositionalEmbedding(10, 4),
+    "segments": lambda: SegmentEmbedding(10, 4),
+    "layer": lambda: TransformerInput(TokenEmbedding(10, 4), SinusoidalPositionalEncoding(4)),
+}
+
+
+@pytest.mark.parametrize("make", PARTS_WITH_OUT.values(), ids=PARTS_WITH_OUT)
+def test_a_symbolic_trace_keeps_out(make):
+    part = make()
+    with torch.no_grad():
+        expected = part(IDS)
+        out = torch.zeros(2, 3, 4)
+        assert torch.equal(torch.fx.symbolic_trace(Writes(part))(IDS, out), expected)
+        assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("scale_dtype", [None, "weight", torch.bfloat16])
+@pytest.mark.parametrize("scale", [*SCALES, 0.3])
+def test_a_symbolic_trace_of_the_table_itself_keeps_out_and_scale(scale, scale_dtype):
+    embedding = TokenEmbedding(10, 3, scale=scale, scale_dtype=scale_dtype)
+    graph, out = torch.fx.symbolic_trace(embedding), torch.zeros(2, 3, 3)
+    with torch.no_grad():
+        assert torch.equal(graph(IDS), embedding(IDS))
+        assert graph(IDS, out) is out
+        assert torch.equal(out, embedding(IDS))
+        assert torch.equal(graph.bfloat16()(IDS), copy.deepcopy(embedding).bfloat16()(IDS))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TransformerInput(TokenEmbedding(10, 4)),
+        lambda: SinusoidalPositionalEncoding(4),
+        lambda: LMHead(TokenEmbedding(10, 4)),
+        lambda: LMHead.untied(10, 4),
+    ],
+    ids=["layer", "sinusoidal", "tied head", "untied head"],
+)
+def test_a_symbolic_trace_of_another_part_itself_says_what_to_trace(make):
+    module = make()
+    with pytest.raises(TokenspaceError, match=f"enter a {type(module).__name__}.*trace a module that calls"):
+        torch.fx.symbolic_trace(module)
 
 
 def test_a_symbolic_trace_of_a_layer_and_its_tied_head():

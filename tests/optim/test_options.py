@@ -89,6 +89,43 @@ def test_what_is_not_there_is_refused_by_name(name, way, option, value):
     assert torch.equal(weight.detach(), before)
 
 
+def options_of_torch():
+    """Each option that a torch optimizer puts into its groups, with a value that is switched on."""
+    found = {}
+    kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
+    for kind in kinds:
+        if issubclass(kind, torch.optim.Optimizer) and kind is not torch.optim.Optimizer:
+            group = kind([torch.nn.Parameter(torch.ones(2, 2))]).param_groups[0]
+            found |= {name: value or 1 for name, value in group.items() if name != "params"}
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", OURS)
+def test_each_option_of_torchs_optimizers_is_honored_or_refused(name, way):
+    kind, _, always = OURS[name]
+    own = set(kind([ones()]).defaults)
+    others = {option: value for option, value in options_of_torch().items() if option not in own}
+    assert {"ns_steps", "beta2_decay", "d", "line_search_fn", "history_size", "adjust_lr_fn"} <= others.keys()
+    for option, value in others.items():
+        if option == "decoupled_weight_decay" and kind is SparseAdamW:
+            continue  # what it does
+        if way == "loaded" and option in ("foreach", "fused", "capturable"):
+            continue
+        with pytest.raises(ShapeError, match=f"{option}="):
+            optimizer_with(kind, ones(), way, {option: value}, always).step()
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "constructor"])
+def test_keys_of_schedulers_and_callers_are_kept(name, way):
+    kind, _, always = OURS[name]
+    keys = {"initial_lr": 0.1, "max_lr": 0.2, "min_lr": 0.1, "swa_lr": 0.1, "name": "table", "lr_scale": 2.0}
+    optimizer = optimizer_with(kind, ones(), way, keys, always)
+    optimizer.step()
+    assert keys.items() <= optimizer.param_groups[-1].items()
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_options_that_are_off_and_labels_are_taken(name):
     kind, torchs, always = OURS[name]

@@ -28,9 +28,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenspace.kernels.compiled import kernel
-from tokenspace.kernels.threads import cut, share_ranges
-
 SMALLEST_POOLED = 1 << 20
 _LINE = 64  # bytes in a cache line, and in the widest vector register
 _HUGE_PAGE = 2 << 20
@@ -77,36 +74,6 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
     return array
 
 
-def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike, threads: int = 1) -> np.ndarray:
-    """Zeros on a 64-byte boundary, for a dense (V, D) gradient of which a batch touches few rows.
-
-    In a block that was used before, up to the size that may lie free: to clear it takes a fifth of the time
-    that the system takes to hand out as much. Larger ones are fresh, in small pages, and what is never
-    touched costs nothing: in huge pages, a few thousand rows that lie apart would have all of it cleared.
-
-    >>> zeros((2, 2), np.int64)
-    array([[0, 0],
-           [0, 0]])
-    """
-    dtype = np.dtype(dtype)
-    size = math.prod(shape) * dtype.itemsize
-    if size < SMALLEST_POOLED or not hasattr(mmap, "MAP_ANONYMOUS"):
-        return _aligned(np.zeros(size + _LINE, np.uint8), shape, dtype)
-    if size > _most_free:
-        return np.ndarray(shape, dtype, buffer=_map(size, "MADV_NOHUGEPAGE"))
-    array = empty(shape, dtype)
-    everything = array.reshape(-1).view(np.uint8)
-    share_ranges(lambda start, stop: _clear(start, stop, everything), cut(size, size), threads)
-    return array
-
-
-@kernel
-def _clear(start, stop, everything):
-    part = everything[start:stop]  # counted from 0, the loop is compiled to one call of memset
-    for i in range(part.shape[0]):
-        part[i] = 0
-
-
 def empty_cache() -> None:
     """Give the free blocks back to the system.
 
@@ -132,12 +99,12 @@ def _new(size: int) -> _Block:
     # same block. What an array leaves untouched of its block takes no memory.
     step = max(_HUGE_PAGE, 1 << (size.bit_length() - 4))
     size = -(-size // step) * step
-    memory = _map(size + _HUGE_PAGE, "MADV_HUGEPAGE")
+    memory = _map(size + _HUGE_PAGE)
     address = np.ndarray(0, np.uint8, buffer=memory).ctypes.data
     return _Block(memory, -address % _HUGE_PAGE, size)
 
 
-def _map(size: int, advice: str) -> mmap.mmap:
+def _map(size: int) -> mmap.mmap:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     try:
         memory = mmap.mmap(-1, size, flags=flags)
@@ -147,9 +114,9 @@ def _map(size: int, advice: str) -> mmap.mmap:
             memory = mmap.mmap(-1, size, flags=flags)
         except OSError as error:
             raise MemoryError(f"the system has no {size:,} bytes left for an array ({error})") from error
-    if hasattr(mmap, advice):
+    if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel built without them
-            memory.madvise(getattr(mmap, advice))
+            memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
 

@@ -19,9 +19,24 @@ def tensor_of(array: Array, dtype: torch.dtype | None = None) -> Tensor:
     >>> tensor_of(np.array([1.5, -2.0], ml_dtypes.bfloat16))
     tensor([ 1.5000, -2.0000], dtype=torch.bfloat16)
     """
+    checked_dtype(dtype)
     copied = torch.empty(array.shape, dtype=_torch_type(array.dtype), device="cpu")
     array_over(copied)[...] = array
     return copied.to(dtype)
+
+
+def checked_dtype(dtype: torch.dtype | None) -> torch.dtype | None:
+    """Return ``dtype``; ``ShapeError`` unless it is a floating-point ``torch.dtype``, or None.
+
+    >>> checked_dtype("float32")
+    Traceback (most recent call last):
+    ...
+    tokenspace.errors.ShapeError: dtype must be a floating-point torch.dtype, such as torch.float32; found \
+'float32'
+    """
+    if dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        return dtype
+    raise ShapeError(f"dtype must be a floating-point torch.dtype, such as torch.float32; found {dtype!r}")
 
 
 def array_over(tensor: Tensor) -> Array:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, checked_padding_id, real, whole
+from tokenspace.nn.frozen_row import row_held
 from tokenspace.reference.embedding import scale_factor
 
 ScaleDtype = torch.dtype | Literal["weight"]
@@ -65,13 +66,15 @@ def _scale_grad_by_freq(module: Any, value: Any) -> bool:
     return False
 
 
-def _flag(name: str) -> Check:
-    def check(module: Any, value: Any) -> bool:
-        if not isinstance(value, bool):
-            raise ShapeError(f"{name} must be True or False; found {value!r}")
-        return value
+def checked_flag(name: str, value: Any) -> bool:
+    """``value`` itself; ``ShapeError`` unless it is True or False."""
+    if not isinstance(value, bool):
+        raise ShapeError(f"{name} must be True or False; found {value!r}")
+    return value
 
-    return check
+
+def _flag(name: str) -> Check:
+    return lambda module, value: checked_flag(name, value)
 
 
 def _size(name: str, axis: int, instead: str) -> Check:
@@ -130,6 +133,24 @@ def _scale(module: Any, value: Real | Literal["sqrt"] | Tensor | None) -> float 
     if dtype is None or dtype == "weight":
         return factor
     return real(f"scale in {dtype}", torch.tensor(factor, dtype=torch.float64).to(dtype).item())
+
+
+def check_frozen(weight: Tensor, row: int | None, is_own: bool) -> None:
+    """Raise ``ShapeError`` unless ``weight`` has the row, and no other module holds another row of it.
+
+    ``is_own``: the row that is held already is the calling module's.
+    """
+    if weight.ndim == 2 and row is not None and row >= len(weight):
+        raise ShapeError(
+            f"the frozen padding_idx is {row:,}, and this table has {len(weight):,} rows; set freeze_padding "
+            "to False or padding_idx to one of its rows first"
+        )
+    held = None if is_own else row_held(weight)
+    if held is not None and held != row:
+        raise ShapeError(
+            f"row {held:,} of this table is frozen already, by another module that shares it, and only one "
+            f"row can be; found padding_idx {row}. Give both modules one padding_idx, or a table each"
+        )
 
 
 CHECKS: Mapping[str, Check] = {

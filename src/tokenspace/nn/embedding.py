@@ -20,7 +20,7 @@ from torch.nn import Parameter
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
 from tokenspace.nn import attributes, ops
-from tokenspace.nn.arrays import tensor_of
+from tokenspace.nn.arrays import checked_dtype, tensor_of
 from tokenspace.nn.attributes import ScaleDtype
 from tokenspace.nn.frozen_row import freeze_row, release_row
 from tokenspace.nn.ids import check_ids
@@ -29,7 +29,7 @@ from tokenspace.nn.output import checked_output, written
 from tokenspace.nn.row_sparse import mark_coalesced
 from tokenspace.nn.subclasses import register_checks
 from tokenspace.nn.traced import call_of
-from tokenspace.table import Table
+from tokenspace.table import Table, check_table
 
 PaddingOnLoad = Literal["keep", "zero"]
 
@@ -93,8 +93,8 @@ class TokenEmbedding(torch.nn.Embedding):
         attributes.check_unsupported(max_norm, norm_type, scale_grad_by_freq)
         rows, width = whole("num_embeddings", num_embeddings, 1), whole("embedding_dim", embedding_dim, 1)
         padding_idx = checked_padding_id(padding_idx, rows)
-        if dtype is not None and not dtype.is_floating_point:
-            raise ShapeError(f"dtype must be a floating-point type; found {dtype}")
+        checked_dtype(dtype)
+        attributes.checked_flag("_freeze", _freeze)
         if _weight is None:
             weight = torch.empty((rows, width), device=device, dtype=dtype)
         else:
@@ -115,9 +115,11 @@ class TokenEmbedding(torch.nn.Embedding):
         if check is not None:
             value = check(self, value)
         was_frozen = name == "freeze_padding" and self.freeze_padding
+        weight = self.__dict__.get("_parameters", {}).get("weight")
+        if weight is not None and name == "freeze_padding" and value:
+            attributes.check_frozen(weight, self.padding_idx, was_frozen)
         super().__setattr__(name, value)
         if name in ("sparse", "padding_idx", "freeze_padding"):
-            weight = self.__dict__.get("_parameters", {}).get("weight")
             if was_frozen and not value and weight is not None:
                 release_row(weight)
             self._settle_weight()
@@ -151,6 +153,7 @@ class TokenEmbedding(torch.nn.Embedding):
         """
         attributes.check_unsupported(max_norm, norm_type, scale_grad_by_freq)
         set_by_it = dict.fromkeys(("num_embeddings", "embedding_dim", "_weight"), "the tensor")
+        attributes.checked_flag("freeze", freeze)
         attributes.check_options("from_pretrained", cls, options, {**set_by_it, "_freeze": "freeze"})
         rows, width = attributes.checked_table(embeddings).shape
         self = cls(
@@ -168,7 +171,9 @@ class TokenEmbedding(torch.nn.Embedding):
 
         ``options`` are the constructor's. Where the vocabularies differ,
         ``initializers.from_pretrained_`` copies the rows that match.
+        ``ShapeError`` for anything but a ``Table``.
         """
+        check_table(table)
         if "embeddings" in options:
             raise ShapeError("from_table takes embeddings from the table; leave it out")
         return cls.from_pretrained(tensor_of(table.weight, dtype), freeze, **options)
@@ -179,8 +184,8 @@ class TokenEmbedding(torch.nn.Embedding):
         ``out``, a contiguous tensor like the result, is written and returned; only where no gradient is
         needed. ``ShapeError`` for one that doesn't fit.
         """
-        if not isinstance(ids, Tensor) and isinstance(ids, torch.fx.Proxy):
-            return self._traced(ids)
+        if isinstance(ids, torch.fx.Proxy) or isinstance(out, torch.fx.Proxy):
+            return self._traced(ids, out)
         rows = self.rows_for(ids)
         if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
             if out is not None:
@@ -196,14 +201,14 @@ class TokenEmbedding(torch.nn.Embedding):
             x = x * factor
         return x if out is None else written(x, out, (self.weight,))
 
-    def _traced(self, ids: Any) -> Any:
+    def _traced(self, ids: Any, out: Any) -> Any:
         """Return a node of a ``torch.fx`` graph: a call of this module, or of what its forward calls."""
-        call = call_of(self, ids)
-        if call is not None:
-            return call
+        tracer = (ids if isinstance(ids, torch.fx.Proxy) else out).tracer
+        if self is not getattr(tracer, "root", None):
+            return call_of(self, ids, **({} if out is None else {"out": out}))
         x = F.embedding(ids, self.weight, self.padding_idx, sparse=self.sparse)
-        factor = self.factor
-        return x if factor is None else x * factor
+        arguments = (x, self.weight, self.scale, self.scale_dtype == "weight", out)
+        return tracer.create_proxy("call_function", _finished, arguments, {})
 
     def _is_for_kernels(self, rows: ops.Rows, out: Tensor | None) -> bool:
         pays = out is not None or ops.pays([rows.table], rows.ids, sparse=self.sparse)
@@ -224,9 +229,7 @@ class TokenEmbedding(torch.nn.Embedding):
     @property
     def factor(self) -> float | None:
         """What rows are multiplied by: ``scale``, rounded to the table's type where that was asked for."""
-        if self.scale is None or self.scale_dtype != "weight" or isinstance(self.scale, Tensor):
-            return self.scale
-        return _rounded(self.scale, self.weight.dtype)
+        return _factor(self.scale, self.scale_dtype == "weight", self.weight)
 
     @property
     def embed_scale(self) -> float | None:
@@ -317,6 +320,8 @@ class TokenEmbedding(torch.nn.Embedding):
     # Whatever puts another Parameter in place of ``weight`` comes through one of these.
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
+        if name == "weight" and param is not None and self.freeze_padding:
+            attributes.check_frozen(param, self.padding_idx, param is self._parameters.get("weight"))
         super().register_parameter(name, param)  # assignment, load_state_dict(assign=True)
         self._settle_weight()
 
@@ -364,6 +369,19 @@ class TokenEmbedding(torch.nn.Embedding):
                 loaded[self.padding_idx] = 0.0
             state_dict[key] = loaded
         super()._load_from_state_dict(state_dict, prefix, *rest, **more)
+
+
+def _factor(scale: Any, as_weight: bool, weight: Tensor) -> Any:
+    """Return ``scale``; a number is rounded to the type of ``weight`` where that was asked for."""
+    is_number = scale is not None and not isinstance(scale, Tensor)
+    return _rounded(scale, weight.dtype) if as_weight and is_number else scale
+
+
+def _finished(x: Tensor, weight: Tensor, scale: Any, as_weight: bool, out: Tensor | None) -> Tensor:
+    """Scale rows that were looked up, and write them to ``out`` if there is one: a node of a graph."""
+    factor = _factor(scale, as_weight, weight)
+    x = x if factor is None else x * factor
+    return x if out is None else written(x, out, (weight,))
 
 
 def _rounded(value: float, dtype: torch.dtype) -> float:

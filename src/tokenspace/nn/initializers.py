@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tokenspace.errors import ShapeError
+from tokenspace.errors import ShapeError, VocabError
 from tokenspace.initializers import TRUNCATED_STD, MatchReport, Real, from_pretrained, real
 from tokenspace.nn.arrays import tensor_of
 from tokenspace.table import Table, check_table
@@ -190,6 +190,8 @@ def _std(weight: Tensor, std: Real | None) -> float:
 
 
 def _checked(weight: Tensor) -> Tensor:
+    if not isinstance(weight, Tensor):
+        raise ShapeError(f"an initializer fills a tensor (V, D) of floats; found {type(weight).__name__}")
     if weight.ndim != 2 or not weight.is_floating_point() or not weight.numel():
         raise ShapeError(
             f"a table is (V, D), at least one row of floats; found {tuple(weight.shape)}, {weight.dtype}"

@@ -21,7 +21,8 @@ from tokenspace.errors import CheckpointError, ShapeError
 from tokenspace.initializers import Real, Whole, real
 from tokenspace.models.open import open_checkpoint
 from tokenspace.nn import ops
-from tokenspace.nn.arrays import tensor_of
+from tokenspace.nn.arrays import checked_dtype, tensor_of
+from tokenspace.nn.attributes import checked_flag
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
@@ -131,6 +132,7 @@ class LMHead(nn.Module):
         """
         checkpoint = open_checkpoint(folder)
         twin = head_from_checkpoint(checkpoint)
+        checked_dtype(dtype)
         head: LMHead
         if embedding is not None and checkpoint.head is None:
             if tuple(embedding.weight.shape) != twin.weight.shape:
@@ -161,6 +163,7 @@ class LMHead(nn.Module):
         soft_cap: Real | None,
     ) -> None:
         rows = len(weight)
+        checked_flag("bias", bias)
         self.hidden_scale = hidden_scale
         self.logit_scale = logit_scale
         self.soft_cap = soft_cap
@@ -285,9 +288,11 @@ class LMHead(nn.Module):
         hidden = ops.caught_up(hidden, weight)
         labels, counted = check_labels(labels, len(weight), ignore_index, self.masked)
         if labels.shape != hidden.shape[:-1]:
+            jagged = "; jagged labels need the offsets of the hidden states themselves, not equal ones: "
+            jagged += "torch.nested.nested_tensor_from_jagged(labels.values(), hidden.offsets())"
             raise ShapeError(
                 f"there is one label per position: {tuple(hidden.shape[:-1])} expected, found "
-                f"{tuple(labels.shape)}"
+                f"{tuple(labels.shape)}{jagged if hidden.is_nested else ''}"
             )
         if hidden.is_nested:  # jagged: the texts, one after the other
             hidden, labels, counted = hidden.values(), labels.values(), counted.values()

@@ -7,7 +7,8 @@ torch.
 Fresh memory costs more than a kernel needs to fill it (see ``tokenspace.kernels.memory``). So storages of a
 megabyte and more are kept as *blocks*, up to the same number of bytes, and handed out again once nothing else
 holds them: torch counts the holders of a storage. A block has exactly the bytes of its tensor, because
-pickling, copying and sharing between processes treat a storage as a whole.
+pickling, copying and sharing between processes treat a storage as a whole. A storage that was shared, resized
+or seen by NumPy can't be handed out again, so the pool lets go of it: a shared one is an open file.
 
 Nothing here takes a lock (``tokenspace.kernels.memory`` has the reasons). The thread that pops a block
 from the dict owns it, and puts it back when it has looked at it.
@@ -22,6 +23,8 @@ import math
 import mmap
 import os
 import sys
+import weakref
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -51,8 +54,15 @@ class _Block(NamedTuple):
 
         Resizing it, or sharing it with another process, gives it other memory; ``Tensor.numpy`` marks it.
         """
-        found = self.storage.data_ptr(), self.storage.nbytes(), self.storage.resizable()
-        return found == (self.address, self.size, True)
+        return not self.is_changed() and self.storage.data_ptr() == self.address
+
+    def is_changed(self) -> bool:
+        """Return whether the storage was shared, given to NumPy, or has another size.
+
+        Unlike ``data_ptr``, this copies no memory that a lazy clone has, so held blocks can be asked.
+        """
+        storage = self.storage
+        return storage.is_shared() or not storage.resizable() or storage.nbytes() != self.size
 
 
 def _references_to_a_block() -> int:
@@ -69,6 +79,7 @@ def _references_to_a_block() -> int:
 
 _REFERENCES = _references_to_a_block()
 _blocks: dict[int, _Block] = {}  # the oldest first
+_tensors: dict[int, weakref.ref[Tensor]] = {}  # by the same keys, as long as they live
 _serial = itertools.count()
 
 
@@ -86,7 +97,7 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     # No view of another tensor: autograd lets the caller change this tensor in place.
     tensor = torch.empty(0, dtype=dtype, device="cpu")
     tensor.set_(block.storage, 0, shape)  # type: ignore[call-overload]  # strides may be left out
-    _keep(block)
+    _keep(block, tensor)
     return tensor
 
 
@@ -135,7 +146,9 @@ def empty_cache() -> None:
 def _take(size: int) -> _Block | None:
     """Return a free block of ``size`` bytes, no longer in the pool."""
     for key, block in _blocks.copy().items():
-        if block.size == size and not block.is_held() and _blocks.pop(key, None) is not None:
+        if key not in _tensors and block.storage.is_shared():
+            _blocks.pop(key, None)
+        elif block.size == size and not block.is_held() and _blocks.pop(key, None) is not None:
             if not block.is_as_made():
                 continue
             if not block.is_held():
@@ -152,11 +165,24 @@ def _new(size: int) -> _Block:
     return _Block(storage, address, size)
 
 
-def _keep(block: _Block) -> None:
+def _keep(block: _Block, tensor: Tensor) -> None:
     """Put a block back while its tensor lives, unless that would keep more than may be kept."""
     _drop_free(arrays_memory._most_free - block.size)
     if sum(each.size for each in _blocks.copy().values()) + block.size <= arrays_memory._most_free:
-        _blocks[next(_serial)] = block
+        key = next(_serial)
+        _blocks[key] = block
+        _tensors[key] = weakref.ref(tensor, partial(_drop_changed, key))
+
+
+def _drop_changed(key: int, tensor: object) -> None:
+    """Drop the block of a tensor that is gone, if it can't be handed out again.
+
+    A queue shares its tensors in a thread of its own, maybe after the last call of `empty`.
+    """
+    _tensors.pop(key, None)
+    block = _blocks.get(key)
+    if block is not None and block.is_changed():
+        _blocks.pop(key, None)
 
 
 def _drop_free(most: int) -> None:
@@ -184,3 +210,4 @@ with contextlib.suppress(OSError, TypeError, AttributeError):  # Windows
 if hasattr(os, "register_at_fork"):
     # Writing to a block that the parent holds, too, would first copy it: a fresh one costs less.
     os.register_at_fork(after_in_child=_blocks.clear)
+    os.register_at_fork(after_in_child=_tensors.clear)

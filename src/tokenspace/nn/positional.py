@@ -17,6 +17,7 @@ from torch import Tensor
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, real, whole
 from tokenspace.nn import ops
+from tokenspace.nn.arrays import checked_dtype
 from tokenspace.nn.attributes import CHECKS, Check, rows_of
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_ids
@@ -50,7 +51,7 @@ def sinusoidal(
     """
     _check_layout(layout)
     width, base = whole("embedding_dim", embedding_dim, 1), real("base", base, positive=True)
-    return _encoding(positions, width, layout, base, dtype or torch.get_default_dtype())
+    return _encoding(positions, width, layout, base, checked_dtype(dtype) or torch.get_default_dtype())
 
 
 def _encoding(positions: Tensor, width: int, layout: Layout, base: float, dtype: torch.dtype) -> Tensor:
@@ -119,9 +120,8 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         self.base = base
         self.max_positions = max_positions
         # Without max_positions it has no rows and only knows device and dtype.
-        empty = torch.empty((self.max_positions or 0, self.embedding_dim), device=device, dtype=dtype)
-        if not empty.is_floating_point():
-            raise ShapeError(f"dtype must be a floating-point type; found {dtype}")
+        shape = (self.max_positions or 0, self.embedding_dim)
+        empty = torch.empty(shape, device=device, dtype=checked_dtype(dtype))
         self.rows: Tensor
         self.register_buffer("rows", empty, persistent=False)
         self._compute_rows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from tokenspace.initializers import Whole, whole
+from tokenspace.nn.arrays import checked_dtype
 from tokenspace.nn.initializers import Initializer, initialize_, xavier_uniform_
 
 
@@ -32,7 +33,7 @@ class Projection(torch.nn.Linear):
             whole("out_features", out_features, 1),
         )
         object.__setattr__(self, "initializer", initializer)  # torch's constructor draws already
-        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        super().__init__(in_features, out_features, bias, device=device, dtype=checked_dtype(dtype))
 
     def reset_parameters(self) -> None:
         """Draw the weight anew; the bias is zero afterwards."""

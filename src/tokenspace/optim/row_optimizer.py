@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from itertools import chain
@@ -22,22 +24,21 @@ State = dict[str, Any]
 
 _TORCH_ONLY = ("capturable", "foreach", "fused")
 """Options that choose how torch's optimizers compute, not what."""
-_OPTIONS = (
-    *_TORCH_ONLY,
-    *(
-        "alpha",
-        "amsgrad",
-        "betas",
-        "centered",
-        "dampening",
-        "decoupled_weight_decay",
-        "differentiable",
-        "eps",
-    ),
-    *("etas", "exact", "initial_accumulator_value", "lambd", "lr_decay", "momentum", "momentum_decay"),
-    *("nesterov", "rho", "step_sizes", "t0"),
-)
-"""The options of torch's optimizers and these: each one honors its own and refuses the others."""
+
+
+@functools.cache
+def _known_options() -> frozenset[str]:
+    """Return the options of torch's optimizers and of these: each one honors its own and refuses the others.
+
+    Read from the constructors, as each release of torch may add some. Other keys of a group are the caller's
+    or a scheduler's.
+    """
+    classes = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
+    names = {"exact"}
+    for kind in classes:
+        if issubclass(kind, Optimizer) and kind is not Optimizer:
+            names |= inspect.signature(kind).parameters.keys()
+    return frozenset(names - {"params"})
 
 
 class DenseGradientWarning(UserWarning):
@@ -61,7 +62,7 @@ class RowOptimizer(Optimizer):
     """Whether the state has one number a row, not one for each of the parameter's."""
 
     def __init__(self, params: Any, defaults: dict[str, Any], others: dict[str, Any]) -> None:
-        for name in others.keys() - set(_OPTIONS):
+        for name in others.keys() - _known_options():
             raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
         self._check_options({**defaults, **others}, list(defaults))
         self._said: set[int] = set()  # ids of parameters that a warning has named
@@ -100,7 +101,8 @@ class RowOptimizer(Optimizer):
 
     def _foreign_options(self, group: dict[str, Any], own: list[str]) -> list[str]:
         """The options in ``group`` that are switched on and are not this class's ``own``."""
-        return [name for name in _OPTIONS if name not in own and not _is_off(group.get(name))]
+        foreign = _known_options() - set(own)
+        return [name for name, value in group.items() if name in foreign and not _is_off(value)]
 
     def fitting_state(self, weight: Tensor) -> State:
         """The parameter's state, on its device and in the type that kernels take."""
