@@ -137,11 +137,15 @@ def _roles(checkpoint: Checkpoint, table: TensorInfo | None, copies: dict[str, s
             *((f"{norm}.{part}", "layer-norm") for part in ("weight", "bias", "gamma", "beta") if norm),
             *((f"{projection}.{part}", "projection") for part in ("weight", "bias") if projection),
             (family.head, "head"),
-            (family.head_bias, "head-bias"),
+            (checkpoint.head_bias_name, "head-bias"),
         ]
         for name, role in named:
             if found := checkpoint.find(name):
                 roles.setdefault(found.name, role)
+        if checkpoint.head_bias_name == family.untied_head_bias and (
+            spare := checkpoint.find(family.head_bias)
+        ):
+            roles.setdefault(spare.name, "unused-head-bias")  # stored, and read by no untied head
     elif stored := checkpoint.stored_head:
         roles.setdefault(stored.name, "head")
     said = checkpoint.setting("vocab_size")

@@ -18,7 +18,7 @@ import numpy as np
 from tokenspace.errors import CheckpointError
 from tokenspace.models.families import FAMILIES
 from tokenspace.models.pickled import open_pickle
-from tokenspace.models.recognition import recognised, setting, shared_names, stored_table
+from tokenspace.models.recognition import is_tied, recognised, setting, shared_names, stored_table
 from tokenspace.models.roles import bearing_family_names, is_head, other_role
 from tokenspace.models.safetensors import DTYPES, TensorInfo, listed, open_file, read
 from tokenspace.models.shards import Shards, json_object
@@ -112,6 +112,25 @@ class Checkpoint:
             named = [name for name in self.tensors if is_head(name)]
             own = self.tensors[named[0]] if len(named) == 1 else None
         return None if own is None or own.name == self._table_name else own
+
+    @property
+    def head_bias_name(self) -> str | None:
+        """The family's name for the bias that its head adds: where ``config.json`` ties nothing, BERT and
+        its relatives read another than the one of their tied head (huggingface/transformers 5.24,
+        ``_tied_weights_keys``). Where both are stored, tied and not equal, the untied head's is the one read.
+        """
+        if self.family is None:
+            return None
+        tied, untied = self.family.head_bias, self.family.untied_head_bias
+        if untied is None or not is_tied(self.config, self.family):
+            return untied or tied
+        own, other = self.find(untied), self.find(tied)
+        return tied if own is None or (other is not None and same_bits(own, other)) else untied
+
+    @property
+    def head_bias(self) -> TensorInfo | None:
+        """The stored bias that the head adds; None if the files hold none."""
+        return self.find(self.head_bias_name)
 
     @property
     def _table_name(self) -> str | None:

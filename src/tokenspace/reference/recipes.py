@@ -228,9 +228,10 @@ def _projection(checkpoint: Checkpoint, family: Family, token: Embedding) -> Pro
 
 
 def _head_bias(checkpoint: Checkpoint, family: Family) -> Float[Array, " V"] | None:
-    if family.head_bias is None or (family.head_bias_from_zero and checkpoint.find(family.head_bias) is None):
+    name = checkpoint.head_bias_name
+    if name is None or (family.head_bias_from_zero and checkpoint.find(name) is None):
         return None
-    return _part(checkpoint, family.head_bias).reshape(-1)  # BART's is (1, V)
+    return _part(checkpoint, name).reshape(-1)  # BART's is (1, V)
 
 
 def _scales_hidden(checkpoint: Checkpoint, family: Family) -> bool:
