@@ -182,7 +182,8 @@ def _check_apart(
     else:
         file = table_source(place).file
         beside = [*files_of(file, "numpy")[1:], *(file.with_name(name) for name in TOKENIZER_FILES)]
-        parts = [file.with_name(name) for name in part_names(file.name) or []]
+        names = part_names(file.name) or []
+        parts = [file.with_name(each) for name in names for each in (name, name.removesuffix(".gz"))]
         own = [file, *parts, *(beside if read_as in ("numpy", "tensors") else [])]
     own += [] if vocab is None else [Path(vocab)]
     for file in files:

@@ -63,6 +63,8 @@ TOKENS, TOKEN_TYPES, MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type
 TOKENIZER, ARCHITECTURE = "tokenizer.huggingface.json", "general.architecture"
 ENCODING, PROVENANCE = "tokenspace.encoding", "tokenspace.provenance"
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+SPECIAL = (_UNKNOWN, _CONTROL)
+"""The types of special tokens."""
 _ENCODINGS: dict[str | None, Encoding] = {
     "llama": "sentencepiece",
     "t5": "sentencepiece",
@@ -173,9 +175,7 @@ def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tup
         lengths = np.fromiter(map(len, unnamed), np.int64, len(unnamed))
         tokens.add(np.frombuffer(b"".join(unnamed), np.uint8), lengths, lambda i: ("no token", 0))
     read = tokens.vocab()
-    special, added = (
-        _of_types(header, types, count, places.size) for types in ((_UNKNOWN, _CONTROL), (_USER_DEFINED,))
-    )
+    special, added = (_of_types(header, types, count, places.size) for types in (SPECIAL, (_USER_DEFINED,)))
     encoding = _encoding(header)
     if encoding is None and header.text(MODEL) == "bert":  # llama.cpp's converters spell it with ▁
         encoding = "sentencepiece" if read.beginning_with("▁") else "wordpiece"

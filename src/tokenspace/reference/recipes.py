@@ -92,8 +92,8 @@ def known_family(checkpoint: Checkpoint) -> Family:
         if any(checkpoint.config.get("model_type") in family.model_types for family in FAMILIES):
             _ = checkpoint.input_embedding  # raises where the table is missing
         raise CheckpointError(
-            f"{checkpoint.folder}: {checkpoint.why_unknown}, so what it adds to its rows is not known; set its "
-            f"table under a recipe instead: {', '.join(RECIPES)}"
+            f"{checkpoint.folder}: {checkpoint.why_unknown}, so what it adds to its rows is not known; set "
+            f"its table under a recipe instead: {', '.join(RECIPES)}"
         )
     return checkpoint.family
 
