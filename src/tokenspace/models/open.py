@@ -254,8 +254,10 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
         own = checkpoint.family is not None and checkpoint.input_embedding.name == tensor
         checkpoint.input_embedding = checkpoint.tensors[tensor]
     source = checkpoint.input_embedding
-    head = checkpoint.head if own else None
+    head = checkpoint.head if own or checkpoint.family is None else None
     left_out = None
+    if head is not None and not own:
+        left_out, head = f"{head.name} of shape {list(head.shape)}", None
     if head is not None and head.shape != source.shape:
         if tensor is None:
             raise CheckpointError(f"{checkpoint.folder}: {misfit(head, source)}")
@@ -274,7 +276,7 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
             "tensor": source.name,
             "head": head.name if head else None,
             "tied": checkpoint.tied if own else None,
-            **({} if left_out is None else {"left_out": left_out}),
+            **({} if left_out is None else {"left_out": [left_out]}),
             **({} if whole else {"rows_taken": limit}),
         },
     )

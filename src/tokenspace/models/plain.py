@@ -82,6 +82,8 @@ def load_file(
         }
         if head:
             read_from["head"] = head.name
+        if left_out := _left_out(tensors, found) if tensor is not None else []:
+            read_from["left_out"] = left_out
         weight, changed = _numbers(found, limit)
         output, output_changed = (None, None) if head is None else _numbers(head, limit)
         if rows_changed := [each for each in (changed, output_changed) if each is not None]:
@@ -152,6 +154,12 @@ def _chosen(
     if head is not None and head.shape != table.shape:
         raise TableFormatError(f"{source.path}: {misfit(head, table)}")
     return table, head
+
+
+def _left_out(tensors: dict[str, TensorInfo], table: TensorInfo) -> list[str]:
+    """The heads, by their names, of a file whose table the caller named."""
+    heads = [each for name, each in _matrices(tensors).items() if may_be_head(name) and each is not table]
+    return [f"{each.name} of shape {list(each.shape)}" for each in heads if not same_bits(each, table)]
 
 
 def _other_parts(source: Source) -> dict[str, TensorInfo] | Shards | None:
