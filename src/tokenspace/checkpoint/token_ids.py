@@ -2,8 +2,8 @@
 
 The files of ``FILES`` name ids under some forty keys: of special tokens, of placeholders for images and
 sound, of tokens to force or to suppress; ``tokenizer.json`` those of padding and of the tokens that it puts
-around a text. An id past the table is an index error in the lookup, or selects a logit that isn't there; which
-of them a program meets first depends on the program, so all are reported.
+around a text. An id past the table is an index error in the lookup, or selects a logit that isn't there;
+which of them a program meets first depends on the program, so all are reported.
 """
 
 from __future__ import annotations
