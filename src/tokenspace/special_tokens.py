@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,9 +52,16 @@ def special_tokens(
     if tokenizer is not None and tokenizer.unk_id is not None and tokenizer.unk_id in named:
         roles = named[tokenizer.unk_id]
         roles += [] if "unknown" in roles else ["unknown"]
+    return with_roles(named, vocab.__getitem__)
+
+
+def with_roles(named: Mapping[int, Sequence[str]], token_of: Callable[[int], str]) -> list[SpecialToken]:
+    """Return the tokens of the ids in ``named`` with the roles given there, in id order; a token without any
+    has the role of its customary spelling.
+    """
     found = []
     for i, roles in sorted(named.items()):
-        token = vocab[i]
+        token = token_of(i)
         spelled = [_SPELLED[token]] if not roles and token in _SPELLED else []
         found.append(SpecialToken(token, i, tuple(roles or spelled)))
     return found

@@ -221,7 +221,8 @@ def score_blocks(
     if hidden.shape[1] != width:
         raise ShapeError(
             f"this head takes hidden states of width {width:,}; found shape {hidden.shape}: a transformer's "
-            "body or a projection belongs between"
+            "body or a projection belongs between; score that body's own hidden states with "
+            "tokenspace.nn.LMHead.from_checkpoint(folder), or take a model whose table is as wide as its body"
         )
     frozen = head.embedding.padding_id if head.embedding.freeze_padding else None
     step = max(1, _NUMBERS_AT_ONCE // max(width, len(hidden)))

@@ -284,6 +284,44 @@ def test_a_missing_head_of_a_family_that_is_not_known_is_an_error_too(changed):
     assert codes(found) == [("error", "no-head"), ("warning", "family-unknown")]
 
 
+HEADS = ["proj_out.weight", "lm_loss.weight", "model.decoder.output_projection.weight"]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_head_of_another_program_is_listed_as_one(changed, small_checkpoint, head):
+    weight = small_checkpoint("llama").module.lm_head.weight.detach().clone()
+    found = changed("llama", {"lm_head.weight": None, head: weight}, model_type="new")
+    assert (found.tied, found.tying) == (False, (False, head, False))
+    assert roles(found)[head] == "head"
+    assert codes(found) == [("warning", "family-unknown")]
+
+
+@pytest.mark.parametrize("head", ["lm_head.weight", *HEADS])
+def test_heads_are_no_candidates_for_the_table(changed, small_checkpoint, head):
+    weight = small_checkpoint("llama").module.lm_head.weight.detach().clone()
+    tensors = {"lm_head.weight": None, "b.emb.weight": weight.clone(), head: weight}
+    found = changed("llama", tensors, model_type="new")
+    (finding,) = (finding for finding in found.findings if finding.code == "input-unknown")
+    assert f"'b.emb.weight', 'model.embed_tokens.weight' (heads by their names: '{head}')" in finding.message
+
+
+def test_without_a_table_a_head_is_listed_all_the_same(changed, small_checkpoint):
+    head = "model.decoder.output_projection.weight"
+    weight = small_checkpoint("llama").module.lm_head.weight.detach().clone()
+    tensors = {"lm_head.weight": None, "model.embed_tokens.weight": None, head: weight}
+    found = changed("llama", tensors, model_type="new", vocab_size=None)
+    assert roles(found)[head] == "unknown"
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "t5", "bart"])
+def test_a_known_family_whose_table_is_missing_is_no_unknown_family(changed, small_checkpoint, name):
+    opened = open_checkpoint(small_checkpoint(name).folder)
+    table = opened.input_embedding.name
+    found = changed(name, {table: None})
+    assert ("error", "table-missing") in codes(found)
+    assert not [code for _, code in codes(found) if code == "family-unknown"]
+
+
 def test_quantized_weights_are_shown_and_not_counted(changed):
     found = changed("gpt2", {"transformer.h.0.mlp.c_fc.qweight": torch.ones(4, 2, dtype=torch.int32)})
     assert (found.rows, found.parameters) == (V, None)

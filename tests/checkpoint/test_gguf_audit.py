@@ -84,6 +84,26 @@ def test_a_tied_model(tmp_path):
     assert answer["parameters"]["total"] == V * D
 
 
+def test_special_tokens_are_listed_with_their_roles(tmp_path):
+    def add(writer):
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        writer.add_sep_token_id(2)
+        writer.add_pad_token_id(9)  # without a token: a finding, no line
+        writer.add_array("tokenizer.ggml.eog_token_ids", [2, 5])
+
+    path = written(tmp_path, {"token_embd.weight": TABLE}, add=add, types=[2, 3, 3, 1, 4, 1])
+    answer, text = inspected(path)
+    assert answer["special"] == [
+        {"token": "w0", "id": 0, "roles": []},
+        {"token": "w1", "id": 1, "roles": ["begin"]},
+        {"token": "w2", "id": 2, "roles": ["end", "separator", "end of generation"]},
+        {"token": "w5", "id": 5, "roles": ["end of generation"]},
+    ]
+    assert "special   w0  id 0\n" in text
+    assert "          w2  id 2  end, separator, end of generation\n" in text
+
+
 SPECIAL = ["bos", "eos", "unk", "sep", "pad", "mask", "eot", "eom", "prefix", "suffix", "middle"]
 
 

@@ -40,6 +40,15 @@ NESTED = {
 }
 
 
+FILES = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+]
+
+
 @pytest.fixture
 def checked(small_checkpoint, tmp_path):
     """Findings on ids, after settings were added to a file of a small model's folder."""
@@ -58,7 +67,7 @@ def checked(small_checkpoint, tmp_path):
     return check
 
 
-@pytest.mark.parametrize("file", ["config.json", "generation_config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("key", SINGLE)
 def test_an_id_without_a_row_is_an_error(checked, file, key):
     (found,) = checked(file, {key: V})
@@ -88,7 +97,7 @@ def test_a_section_with_a_vocabulary_of_its_own_is_held_against_that(checked):
     assert checked("config.json", {"vision_config": {"pad_token_id": 400}, "codec_bos_token_id": 400}) == []
 
 
-@pytest.mark.parametrize("value", [45.0, "45", True, ["x"], [[1.5]]], ids=repr)
+@pytest.mark.parametrize("value", [45.0, "45", True, ["x"], [[1.5]], {"a": 1}], ids=repr)
 def test_what_is_no_whole_number_is_an_error_as_in_transformers(checked, value):
     (found,) = checked("config.json", {"eos_token_id": value})
     assert (found.code, found.severity) == ("id-not-whole", "error")

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.numpy import save_file
 
 import tokenspace as ts
 from tokenspace.cli import main
@@ -49,8 +50,31 @@ def test_json_is_as_designed(tmp_path):
         "rounded": 0,
         "unreachable": 0,
         "as_first": 0,
+        "not_read": [],
     }
     assert result.stderr == ""
+
+
+def test_tensors_that_are_not_read_are_said(tmp_path):
+    weight = np.eye(3, dtype=np.float32)
+    tokens = np.array(["a", "b", "c"])
+    np.savez(tmp_path / "x.npz", weight=weight, tokens=tokens, extra=weight)
+    assert (
+        "not read: 'extra.npy of shape [3, 3]'"
+        in run(str(tmp_path / "x.npz"), str(tmp_path / "y.npy")).stderr
+    )
+    save_file({"emb.weight": weight, "lm_head.weight": weight + 1}, tmp_path / "m.safetensors")
+    (tmp_path / "m.vocab.txt").write_text("a\nb\nc\n")
+    command = (str(tmp_path / "m.safetensors"), str(tmp_path / "y.npy"), "--tensor", "emb.weight")
+    assert "not read: 'lm_head.weight of shape [3, 3]'" in run(*command).stderr
+    assert json.loads(run(*command, "--json").stdout)["not_read"] == ["lm_head.weight of shape [3, 3]"]
+    config = {"model_type": "new", "vocab_size": 3}
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "m" / "vocab.txt").write_text("a\nb\nc\n")
+    (tmp_path / "m.safetensors").rename(tmp_path / "m" / "model.safetensors")
+    command = (str(tmp_path / "m"), str(tmp_path / "z.npy"), "--tensor", "emb.weight")
+    assert "not read: 'lm_head.weight of shape [3, 3]'" in run(*command).stderr
 
 
 def test_what_is_lost_is_said(awkward, tmp_path):

@@ -192,6 +192,35 @@ def test_the_head_is_the_output_where_it_is_another(write, head, kept):
     assert gguf.load(write("x.gguf", content), limit=2).output is None or head[0, 0] == 2
 
 
+@pytest.mark.parametrize("other", [np.float32, np.float64])
+def test_a_head_of_another_float_type_is_tied_where_its_values_are_the_tables(tmp_path, other):
+    half = NUMBERS.astype(np.float16)
+    writer = library.GGUFWriter(tmp_path / "x.gguf", "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(["a", "b", "c"])
+    writer.add_tensor("token_embd.weight", half)
+    writer.add_tensor("output.weight", half.astype(other) + np.arange(6).reshape(3, 2) // 5)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert gguf.load(tmp_path / "x.gguf", limit=2).output is None
+    np.testing.assert_array_equal(gguf.load(tmp_path / "x.gguf").output[2], half[2] + [0, 1])
+
+
+def test_the_bias_of_a_head_is_named_as_left_out(tmp_path):
+    writer = library.GGUFWriter(tmp_path / "x.gguf", "phi2")
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(["a", "b", "c"])
+    for name, tensor_ in (("token_embd.weight", NUMBERS), ("output.bias", np.ones(3, np.float32))):
+        writer.add_tensor(name, tensor_)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert gguf.load(tmp_path / "x.gguf").provenance["read_from"]["left_out"] == ["output.bias of shape [3]"]
+
+
 @pytest.mark.parametrize("shape", [[2, 4], [2, 2], [4, 3]], ids=["longer", "shorter", "wider"])
 def test_a_head_of_another_shape_is_refused_unless_the_table_is_named(write, shape):
     tensors = [EMBEDDING, tensor("output.weight", shape, 0, 32)]
@@ -204,7 +233,7 @@ def test_a_head_of_another_shape_is_refused_unless_the_table_is_named(write, sha
     table = load(path, tensor="token_embd.weight")
     np.testing.assert_array_equal(table.weight, NUMBERS)
     assert table.output is None
-    assert table.provenance["read_from"]["left_out"] == f"output.weight of shape {shape[::-1]}"
+    assert table.provenance["read_from"]["left_out"] == [f"output.weight of shape {shape[::-1]}"]
 
 
 def test_float64_is_rounded(write):

@@ -1,5 +1,6 @@
 """GGUF models in several files, written by the gguf package itself."""
 
+import gzip
 import shutil
 
 import gguf as library
@@ -40,6 +41,26 @@ def test_any_part_gives_the_table_and_the_head(tmp_path, named, order):
     np.testing.assert_array_equal(table.output, HEAD)
     assert list(table.vocab) == ["a", "b", "c"]
     assert len(formats.load(files[named], limit=2)) == 2
+
+
+@pytest.mark.parametrize("packed", [(0, 1, 2), (1,), (0, 2)], ids=str)
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_parts_may_be_packed(tmp_path, named, packed):
+    files = written(tmp_path)
+    for i in packed:
+        files[i].with_name(f"{files[i].name}.gz").write_bytes(gzip.compress(files[i].read_bytes()))
+        files[i].unlink()
+        files[i] = files[i].with_name(f"{files[i].name}.gz")
+    table = formats.load(files[named])
+    np.testing.assert_array_equal(table.weight, WEIGHT)
+    np.testing.assert_array_equal(table.output, HEAD)
+    for file in files:
+        if file.suffix == ".gguf":
+            with pytest.raises(OutputError, match="is read from it"):
+                formats.convert(files[named], file)
+    files[2].unlink()
+    with pytest.raises(TableFormatError, match=r"m-00003-of-00003\.gguf.* is missing beside it"):
+        formats.load(files[0])
 
 
 def test_a_head_that_repeats_the_table_in_another_part_is_tied(tmp_path):

@@ -127,7 +127,27 @@ def test_a_head_of_another_shape_is_refused(saved, numbers, shape, name, head):
         ("output.weight", "an output head"),
         ("embed_out.weight", "an output head"),
         ("cls.predictions.decoder.weight", "an output head"),
+        ("proj_out.weight", "an output head"),
+        ("output_projection.weight", "an output head"),
+        ("decoder.output_projection.weight", "an output head"),
+        ("generator.weight", "an output head"),
+        ("generator.proj.weight", "an output head"),
+        ("lm_head.linear.weight", "an output head"),
+        ("lm_head", "an output head"),
+        ("embed_out", "an output head"),
+        ("head.weight", "an output head"),
+        ("output_layer.weight", "an output head"),
+        ("transformer.ff_out.weight", "an output head"),
+        ("unembed.W_U", "an output head"),
+        ("logits.weight", "an output head"),
+        ("cls.weight", "an output head"),
+        ("fc_out.weight", "an output head"),
+        ("mlm_head.weight", "an output head"),
+        ("lm_loss.weight", "an output head"),
+        ("output_embeddings.weight", "an output head"),
         ("transformer.wpe.weight", "a table of positions"),
+        ("encoder.relative_attention_bias.weight", "a table of something else than tokens"),
+        ("patch_embeddings.weight", "a table of something else than tokens"),
         ("model.decoder.embed_positions.weight", "a table of positions"),
         ("bert.embeddings.position_embeddings.weight", "a table of positions"),
         ("vit.pos_embed", "a table of positions"),
@@ -144,6 +164,43 @@ def test_what_is_something_else_by_its_name_is_no_table(saved, numbers, name, ro
     with pytest.raises(TableFormatError, match=rf"'{name}', is {role} by its name.*tensor="):
         load_file(path)
     np.testing.assert_array_equal(load_file(path, tensor=name).weight, weight)
+
+
+@pytest.mark.parametrize("name", ["foo", "0.weight", "net.fc2.weight", "x.kernel"])
+def test_the_only_matrix_needs_a_name_that_says_table(saved, numbers, name, tmp_path):
+    weight = numbers(V, D)
+    path = saved({name: weight})
+    with pytest.raises(TableFormatError, match=rf"'{name}', has a name that need not be a table's.*tensor="):
+        load_file(path)
+    np.testing.assert_array_equal(load_file(path, tensor=name).weight, weight)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "new", "vocab_size": V}))
+    with pytest.raises(TableFormatError, match=rf"'{name}', has a name"):
+        load_file(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tok_emb.weight",
+        "embedding",
+        "word_vectors",
+        "syn0",
+        "encoder.embed.weight",
+        "transformer.w.weight",
+        "W",
+    ],
+)
+def test_the_only_matrix_whose_name_says_table(saved, numbers, name):
+    weight = numbers(V, D)
+    np.testing.assert_array_equal(load_file(saved({name: weight})).weight, weight)
+
+
+@pytest.mark.parametrize("head", ["proj_out.weight", "lm_loss.weight", "generator.proj.weight"])
+@pytest.mark.parametrize("name", ["model.embed_tokens.weight", "embedding.weight"])
+def test_another_programs_head_is_the_output(saved, numbers, name, head):
+    table = load_file(saved({name: numbers(V, D), head: (weight := numbers(V, D))}))
+    np.testing.assert_array_equal(table.output, weight)
+    assert load_file(saved({name: numbers(V, D), head: numbers(2, D)})).output is None
 
 
 def test_an_untied_models_head_alone_is_no_table(saved, numbers, tmp_path):

@@ -1,10 +1,14 @@
 """Each family's layer and head against the model itself, built small and random by transformers."""
 
+import json
+
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from tokenspace.checkpoint import audit
 from tokenspace.models.open import open_checkpoint
 from tokenspace.reference.recipes import from_checkpoint, head_from_checkpoint
 
@@ -146,3 +150,54 @@ def test_minilms_input_is_transformers(minilm_folder):
     layer = from_checkpoint(open_checkpoint(minilm_folder))
     found = layer.forward(ids, segment_ids=segments, attention_mask=(ids != 0).astype(int))
     assert abs(found - expected).max() <= 1e-6
+
+
+ENCODERS = [
+    "bert",
+    "roberta",
+    "camembert",
+    "distilbert",
+    "albert",
+    "electra",
+    "deberta-v3",
+    "modernbert",
+    "xlm",
+]
+
+
+@pytest.mark.parametrize("leave", ["all", "the tied name", "the untied name"])
+@pytest.mark.parametrize("flag", [True, False, None])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_stored_head_adds_the_bias_that_transformers_reads(small_checkpoint, tmp_path, name, flag, leave):
+    """Every bias drawn at random, so that each name's is another; and with one of the names missing."""
+    small = small_checkpoint(name)
+    config = type(small.module.config).from_dict(
+        small.module.config.to_dict() | {"tie_word_embeddings": False}
+    )
+    torch.manual_seed(3)
+    module = type(small.module)(config).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.3)
+    module.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    del settings["tie_word_embeddings"]
+    settings |= {} if flag is None else {"tie_word_embeddings": flag}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    family = open_checkpoint(tmp_path).family
+    if leave != "all":
+        if family.untied_head_bias is None or (leave == "the tied name" and flag is False):
+            return  # one name alone; or the one that transformers would start anew
+        kept = family.head_bias if leave == "the tied name" else family.untied_head_bias
+        tensors = load_file(tmp_path / "model.safetensors")
+        for other in {family.head_bias, family.untied_head_bias} - {kept}:
+            del tensors[other]
+        save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    small = type(small)(tmp_path, type(small.module).from_pretrained(tmp_path).eval(), small.spec)
+    hidden, logits = small.hidden_and_logits(**small.inputs())
+    opened = open_checkpoint(tmp_path)
+    found = head_from_checkpoint(opened).forward(hidden.numpy())
+    assert abs(found - logits.numpy()).max() <= 1e-5
+    listed = {tensor.role: tensor.name for tensor in audit(opened).tensors}
+    assert listed["head-bias"] == opened.head_bias.name
+    assert "unknown" not in listed

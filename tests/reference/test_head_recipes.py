@@ -55,6 +55,11 @@ def test_an_unknown_family_has_no_known_head(made):
         head_from_checkpoint(made("new", [TABLE], vocab_size=V))
 
 
+def test_a_known_familys_table_that_is_missing_is_said_to_be(made):
+    with pytest.raises(CheckpointError, match=r"no tensor has the name of llama's input table.*missing"):
+        from_checkpoint(made("llama", ["lm_head.weight"], vocab_size=V))
+
+
 def test_a_tied_head_is_the_layers_own_table(made):
     found = made("llama", [TABLE], tie_word_embeddings=True)
     layer = from_checkpoint(found)

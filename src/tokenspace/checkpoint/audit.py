@@ -15,6 +15,7 @@ from tokenspace.checkpoint.token_ids import check_files
 from tokenspace.errors import CheckpointError, TokenspaceError
 from tokenspace.models.families import FAMILIES
 from tokenspace.models.open import Checkpoint
+from tokenspace.models.roles import may_be_head
 from tokenspace.models.safetensors import TensorInfo, listed
 from tokenspace.models.shards import Shards
 from tokenspace.models.vocabulary import first, tokenizer_in, vocabulary, without_row
@@ -38,24 +39,18 @@ def audit(checkpoint: Checkpoint, partial: bool = False) -> Audit:
     if absent:
         findings.append(_not_looked_at(absent))
     list(checkpoint.tensors.values())  # opens every shard: one that is missing is no doubt
-    if checkpoint.family is None:
-        kind = checkpoint.config.get("model_type")
-        findings.append(
-            Finding(
-                "family-unknown",
-                "warning",
-                f"model type {kind!r} with these tensors is not a known family: roles are told by shape "
-                "and by common names",
-                "check the roles that are listed; load(path, tensor=...) or convert --tensor NAME names the "
-                "table",
-            )
-        )
     table, parameters = None, None
     try:
         table = checkpoint.input_embedding
         parameters = None if absent else count(checkpoint)
     except CheckpointError as error:
         findings.append(_not_told(error, table, missing=not absent and _known_type(checkpoint)))
+    if checkpoint.family is None and not any(finding.code == "table-missing" for finding in findings):
+        message = f"{checkpoint.why_unknown}: roles are told by shape and by common names"
+        fix = (
+            "check the roles that are listed; load(path, tensor=...) or convert --tensor NAME names the table"
+        )
+        findings.append(Finding("family-unknown", "warning", message, fix))
     tensors = _roles(checkpoint, table, parameters.copies if parameters else {})
     unknown = [tensor.name for tensor in tensors if tensor.role == "unknown"]
     if unknown:
@@ -140,17 +135,22 @@ def _roles(checkpoint: Checkpoint, table: TensorInfo | None, copies: dict[str, s
             *((f"{norm}.{part}", "layer-norm") for part in ("weight", "bias", "gamma", "beta") if norm),
             *((f"{projection}.{part}", "projection") for part in ("weight", "bias") if projection),
             (family.head, "head"),
-            (family.head_bias, "head-bias"),
+            (checkpoint.head_bias_name, "head-bias"),
         ]
         for name, role in named:
             if found := checkpoint.find(name):
                 roles.setdefault(found.name, role)
+        if checkpoint.head_bias_name == family.untied_head_bias and (
+            spare := checkpoint.find(family.head_bias)
+        ):
+            roles.setdefault(spare.name, "unused-head-bias")  # stored, and read by no untied head
     elif stored := checkpoint.stored_head:
         roles.setdefault(stored.name, "head")
     said = checkpoint.setting("vocab_size")
     sizes = {size for size in (said, table.shape[0] if table is not None else None) if type(size) is int}
     for name, tensor in checkpoint.tensors.items():
-        if name not in roles and sizes.intersection(tensor.shape):
+        may_be = table is None and len(tensor.shape) == 2 and may_be_head(name)
+        if name not in roles and (may_be or sizes.intersection(tensor.shape)):
             original = copies.get(name)
             roles[name] = f"{roles[original]}-copy" if original in roles else "unknown"
     return [

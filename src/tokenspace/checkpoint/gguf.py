@@ -6,16 +6,20 @@ llama.cpp needs one token for each row of the table, and takes the table for the
 
 from __future__ import annotations
 
+import contextlib
 import math
+
+import numpy as np
 
 from tokenspace.checkpoint.findings import Audit, Finding, TensorRole, Tying, by_severity
 from tokenspace.checkpoint.parameters import CheckpointParameters
 from tokenspace.errors import TableFormatError
-from tokenspace.formats.gguf import ARCHITECTURE, OUTPUT, TOKEN_TYPES, TOKENS, WEIGHT, same_numbers
+from tokenspace.formats.gguf import ARCHITECTURE, OUTPUT, SPECIAL, TOKEN_TYPES, TOKENS, WEIGHT, same_numbers
 from tokenspace.formats.gguf_header import ARRAY, NUMBERS, Header, Tensor
 from tokenspace.formats.gguf_split import Model
 from tokenspace.models.safetensors import TensorInfo
 from tokenspace.shown import shown
+from tokenspace.special_tokens import SpecialToken, with_roles
 
 _ROLES = {
     WEIGHT: "input",
@@ -28,6 +32,15 @@ _ROLES = {
 }
 _NO_HEAD = ("bert", "nomic-bert", "jina-bert", "t5encoder", "clip", "wavtokenizer")  # parts of their names
 _IDS = ("_token_id", "_token_ids")
+_SPECIAL_ROLES = {
+    "bos": "begin",
+    "eos": "end",
+    "cls": "classification",
+    "seperator": "separator",  # as the gguf package spells the key
+    "eot": "end of turn",
+    "eom": "end of message",
+    "eog": "end of generation",
+}
 _BUFFERS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
@@ -76,6 +89,7 @@ def audit_gguf(model: Model) -> Audit:
         largest_id=None if not tokens else tokens - 1,
         parameters=None if rows is None or table is None else _parameters(tensors, table, tied, equal),
         findings=by_severity(findings),
+        special=_special(first, tokens or 0),
         has_config=False,
     )
 
@@ -205,6 +219,28 @@ def _ids(header: Header, rows: int | None) -> list[Finding]:
             fix = "convert the model again with the ids of its own tokenizer"
             findings.append(Finding(code, "error", message, fix))
     return findings
+
+
+def _special(header: Header, tokens: int) -> list[SpecialToken]:
+    """The unknown and control tokens, and those whose ids the header's keys state; keys give the roles."""
+    named: dict[int, list[str]] = {}
+    if _count(header, TOKEN_TYPES) == tokens:
+        with contextlib.suppress(TableFormatError):
+            kinds = header.numbers(TOKEN_TYPES)
+            named = {} if kinds is None else {i: [] for i in np.flatnonzero(np.isin(kinds, SPECIAL)).tolist()}
+    for key in header.metadata:
+        if key.startswith("tokenizer.") and key.endswith(_IDS):
+            name = key.rsplit(".", 1)[-1].removesuffix("s").removesuffix("_token_id")
+            with contextlib.suppress(TableFormatError):  # ``_ids`` reports it
+                found = header.numbers(key)
+                for i in [] if found is None else found.tolist():
+                    roles = named.setdefault(i, []) if 0 <= i < tokens else []
+                    roles.append(_SPECIAL_ROLES.get(name, name.replace("_", " ")))
+    strings = header.strings(TOKENS, max(named, default=-1) + 1) if named else None
+    if strings is None:
+        return []
+    data, offsets, _ = strings
+    return with_roles(named, lambda i: data[offsets[i] : offsets[i + 1]].tobytes().decode("utf-8", "replace"))
 
 
 def _number(header: Header, key: str) -> int | None:

@@ -19,8 +19,6 @@ _SCORING = re.compile(
 )
 _NO_SCORES = {"ElectraForPreTraining"}  # it tells replaced tokens from others
 _FLAG_TIES_STACKS = ("bart", "mbart")  # T5 and mT5 share the table between their stacks in any case
-_OF_BERT = ("bert", "roberta", "albert", "deberta-v3", "modernbert")
-"""Families whose untied head takes its bias from another name than their tied one."""
 
 
 def scores_tokens(checkpoint: Checkpoint) -> bool | None:
@@ -124,14 +122,10 @@ def _untie(checkpoint: Checkpoint) -> str:
         return f"{keep}; the flag can't be cleared, since it also scales the decoder's output"
     if family is not None and family.token_copies:
         return f"{keep}; the flag can't be cleared, since it also ties both stacks to the table"
-    if family is not None and family.name in _OF_BERT:
-        bias = _untied_bias(family.head)
+    if family is not None and family.untied_head_bias:
+        bias = family.untied_head_bias
         return f"{keep}; if you set tie_word_embeddings to false, store the head's bias as {bias!r} too"
     return "set tie_word_embeddings to false" + _where(checkpoint) + ", or a version that ties them loses one"
-
-
-def _untied_bias(head: str) -> str:
-    return head.removesuffix("weight") + "bias"
 
 
 def _where(checkpoint: Checkpoint) -> str:
@@ -172,7 +166,7 @@ def _bias(checkpoint: Checkpoint, tying: Tying, own: TensorInfo | None, rows: in
     family = checkpoint.family
     if family is None or family.head_bias is None:
         return []
-    bias = checkpoint.find(family.head_bias)
+    bias, name = checkpoint.head_bias, checkpoint.head_bias_name
     if bias is not None:
         scored = own.shape[0] if own is not None else rows
         if bias.shape[-1:] == (scored,):
@@ -183,12 +177,12 @@ def _bias(checkpoint: Checkpoint, tying: Tying, own: TensorInfo | None, rows: in
     if family.head_bias_from_zero:
         return []
     if tying.stored:
-        message = f"{tying.stored!r} is stored without its bias, {family.head_bias!r}"
+        message = f"{tying.stored!r} is stored without its bias, {name!r}"
         fix = "add it from the model that it was trained in: transformers starts it at zero"
         return [Finding("head-bias-missing", "warning", message, fix)]
     if not checkpoint.tied:
         return []  # no-head says it
-    message = f"no head is stored, nor its bias ({family.head_bias!r})"
+    message = f"no head is stored, nor its bias ({name!r})"
     if scores_tokens(checkpoint):
         named = ", ".join(map(str, checkpoint.config["architectures"][:2]))
         message += f", but {named} scores tokens: transformers starts what is missing anew"

@@ -60,8 +60,8 @@ def count(checkpoint: Checkpoint) -> CheckpointParameters:
         for name, tensor in checkpoint.tensors.items()
         if name not in copies and name not in buffers
     }
-    bias = checkpoint.find(checkpoint.family.head_bias) if checkpoint.family else None
-    head = sum(counted.get(tensor.name, 0) for tensor in (checkpoint.head, bias) if tensor)
+    parts = [tensor.name for tensor in (checkpoint.head, checkpoint.head_bias) if tensor]
+    head = sum(counted.get(copies.get(name, name), 0) for name in parts)
     if not sum(counted.values()):
         raise CheckpointError(
             f"{checkpoint.folder} holds no parameters: {table.name!r} is {list(table.shape)}"

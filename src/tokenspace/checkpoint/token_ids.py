@@ -1,10 +1,9 @@
 """Token ids that a model's JSON files state, held against the rows of its table.
 
-``config.json``, ``generation_config.json`` and ``tokenizer_config.json`` name ids under some forty keys: of
-special tokens, of placeholders for images and sound, of tokens to force or to suppress; ``tokenizer.json``
-those of padding and of the tokens that it puts around a text. An id past the table
-is an index error in the lookup, or selects a logit that isn't there; which of them a program meets first
-depends on the program, so all are reported.
+The files of ``FILES`` name ids under some forty keys: of special tokens, of placeholders for images and
+sound, of tokens to force or to suppress; ``tokenizer.json`` those of padding and of the tokens that it puts
+around a text. An id past the table is an index error in the lookup, or selects a logit that isn't there;
+which of them a program meets first depends on the program, so all are reported.
 """
 
 from __future__ import annotations
@@ -20,7 +19,13 @@ from tokenspace.models.shards import json_object
 from tokenspace.shown import shown
 from tokenspace.tokenizer_files import JSON
 
-FILES = ("config.json", "generation_config.json", "tokenizer_config.json")
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+)
 _ID_KEY = re.compile(r"(^|_)(token_ids?|token_index)$|^(bos|eos|pad|unk|mask)_index$")  # the latter: XLM's
 _LISTS = ("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "force_words_ids")
 _PAIRS = ("forced_decoder_ids",)  # [[position, id], ...]
@@ -106,7 +111,7 @@ def _stated(
     content: Mapping[str, Any], rows: int | None, section: tuple[str, ...] = (), own: int | None = None
 ) -> Iterator[Stated]:
     for key, value in content.items():
-        if isinstance(value, dict) and key not in (*_MAPS, _BIASES):
+        if isinstance(value, dict) and key not in (*_MAPS, _BIASES) and not _states_ids(key):
             if key == "added_tokens_decoder":
                 continue  # the tokenizer's own, which is checked as a whole
             size = value.get("vocab_size")
@@ -118,13 +123,19 @@ def _stated(
             yield Stated(key, section, values, own)
 
 
+def _states_ids(key: str) -> bool:
+    return _ID_KEY.search(key) is not None or key in (*_LISTS, *_PAIRS)
+
+
 def _values(key: str, value: Any) -> list[Any] | None:
     """The ids that ``value`` gives for ``key``; None if the key states none."""
     if value is None:
         return None
-    if _ID_KEY.search(key) or key in _LISTS:
+    if key not in _PAIRS and _states_ids(key):
         return list(_flat(value))
-    if key in _PAIRS and isinstance(value, list):
+    if key in _PAIRS and not isinstance(value, list):
+        return [value]
+    if key in _PAIRS:
         pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == 2]
         return [i for _, i in pairs if i is not None]
     if key in _MAPS and isinstance(value, dict):

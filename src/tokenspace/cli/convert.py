@@ -102,6 +102,8 @@ def _remarks(done: Conversion, everything: bool) -> list[str]:
         remarks.append(
             f"left out {left_out} that {done.format} can't hold{which}, ids after them move up: {some}"
         )
+    if done.not_read:
+        remarks.append(f"not read: {', '.join(map(short, done.not_read))}")
     if done.unreachable:
         unreachable = counted(done.unreachable, "token")
         remarks.append(f"{unreachable} begin or end with white space: its tokenizer finds them in no text")

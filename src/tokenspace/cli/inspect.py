@@ -116,18 +116,21 @@ def _lines(checkpoint: str, found: Audit) -> list[str]:
 
 def _head(found: Audit) -> str:
     """The head in one sentence, which agrees with the list of tensors."""
-    from tokenspace.models.roles import is_head
+    from tokenspace.models.roles import is_head, may_be_head
 
     tying = found.tying
     table = next((tensor.name for tensor in found.tensors if tensor.role == "input"), None)
-    unsure = [tensor.name for tensor in found.tensors if tensor.role == "unknown" and is_head(tensor.name)]
+    unsure = [
+        tensor.name for tensor in found.tensors if tensor.role == "unknown" and may_be_head(tensor.name)
+    ]
     if tying.stored:
         equal = {True: ", equal to the table", False: ", not equal to the table", None: ""}[tying.equal]
         stored = f"{shown(tying.stored)} is stored{equal}"
     elif table is not None and is_head(table):
         stored = f"{shown(table)} is stored, and is the table too"
     elif unsure:
-        stored = f"{', '.join(map(shown, unsure))} may be heads"
+        be = "a head" if len(unsure) == 1 else "heads"
+        stored = f"{', '.join(map(shown, unsure))} may be {be}"
     else:
         stored = "no head is stored"
     said = f"config.json says {_FLAG[tying.flag]}; " if found.has_config else ""

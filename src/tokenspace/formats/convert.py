@@ -44,7 +44,8 @@ class Conversion(NamedTuple):
     ``repeated`` tokens are spelled like an earlier one: each keeps its row, but other readers may take the
     first alone. ``replaced`` were no UTF-8 and were read with U+FFFD, as was asked. ``rounded`` rows of
     float64 are no longer what they were: a table's numbers are float32 at most. ``unreachable`` tokens are
-    found in no text by the tokenizer that a folder got. ``files`` names what was written.
+    found in no text by the tokenizer that a folder got. ``files`` names what was written. ``not_read`` names
+    the tensors of the source that belong to the table and have no place in one, or that ``tensor`` left out.
     """
 
     rows: int
@@ -62,6 +63,7 @@ class Conversion(NamedTuple):
     rounded: int
     unreachable: int
     as_first: int
+    not_read: list[str]
 
 
 def convert(
@@ -108,6 +110,7 @@ def convert(
         rounded=read_from.get("rounded_rows", 0),
         unreachable=found[0].provenance.get(READ_FROM, {}).get("unreachable_tokens", 0),
         as_first=as_first,
+        not_read=_not_read(table, read_as, read_from),
     )
 
 
@@ -154,6 +157,11 @@ def _read_now(table: Table, read_as: str) -> dict[str, Any]:
     return {} if kept or not isinstance(read_from, dict) else read_from
 
 
+def _not_read(table: Table, read_as: str, read_from: dict[str, Any]) -> list[str]:
+    """The tensors that reading the source left out."""
+    return list((table.provenance if read_as == "checkpoint" else read_from).get("left_out", []))
+
+
 def _unwritable(table: Table, name: str) -> tuple[list[int], int]:
     """The ids whose rows ``name`` can't hold, in order, and how many of them for their place alone."""
     refused = list(unwritable(table.vocab, FORMATS[name].refusal))
@@ -182,7 +190,8 @@ def _check_apart(
     else:
         file = table_source(place).file
         beside = [*files_of(file, "numpy")[1:], *(file.with_name(name) for name in TOKENIZER_FILES)]
-        parts = [file.with_name(name) for name in part_names(file.name) or []]
+        names = part_names(file.name) or []
+        parts = [file.with_name(each) for name in names for each in (name, name.removesuffix(".gz"))]
         own = [file, *parts, *(beside if read_as in ("numpy", "tensors") else [])]
     own += [] if vocab is None else [Path(vocab)]
     for file in files:

@@ -58,11 +58,13 @@ from tokenspace.tokenizer_files import MOST_HOLES
 from tokenspace.vocab import Encoding, Vocab, placeholder
 
 NAME = "gguf"
-WEIGHT, OUTPUT = "token_embd.weight", "output.weight"
+WEIGHT, OUTPUT, OUTPUT_BIAS = "token_embd.weight", "output.weight", "output.bias"
 TOKENS, TOKEN_TYPES, MODEL = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.model"
 TOKENIZER, ARCHITECTURE = "tokenizer.huggingface.json", "general.architecture"
 ENCODING, PROVENANCE = "tokenspace.encoding", "tokenspace.provenance"
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+SPECIAL = (_UNKNOWN, _CONTROL)
+"""The types of special tokens."""
 _ENCODINGS: dict[str | None, Encoding] = {
     "llama": "sentencepiece",
     "t5": "sentencepiece",
@@ -70,6 +72,7 @@ _ENCODINGS: dict[str | None, Encoding] = {
 }
 _MODELS = {"sentencepiece": "llama", "byte-level": "gpt2"}
 _MAPPED = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_dtypes.bfloat16)}
+_FLOATS = _MAPPED | {"F64": np.dtype("<f8")}
 _ROWS_AT_ONCE = 4096
 
 
@@ -103,9 +106,10 @@ def load(
     }
     (weight, changed), (output, output_changed) = _numbers(part, found, rows), (None, None)
     head, made = model.find(OUTPUT), _provenance(header)
-    if tensor is not None and head is not None and tensor != OUTPUT:
-        read_from["left_out"] = f"{OUTPUT} of shape {list(head[1].shape)}"
-    elif head is not None and tensor is None:
+    dropped = [model.find(OUTPUT_BIAS)] if tensor is None else [] if tensor == OUTPUT else [head]
+    if left_out := [each[1] for each in dropped if each is not None]:
+        read_from["left_out"] = [f"{each.name} of shape {list(each.shape)}" for each in left_out]
+    if head is not None and tensor is None:
         if head[1].shape != found.shape:
             raise TableFormatError(
                 f"{head[0].source.path}: {OUTPUT!r} is {list(head[1].shape)}, the table {WEIGHT!r} "
@@ -173,9 +177,7 @@ def _vocabulary(header: Header, all_rows: int, rows: int, errors: Errors) -> tup
         lengths = np.fromiter(map(len, unnamed), np.int64, len(unnamed))
         tokens.add(np.frombuffer(b"".join(unnamed), np.uint8), lengths, lambda i: ("no token", 0))
     read = tokens.vocab()
-    special, added = (
-        _of_types(header, types, count, places.size) for types in ((_UNKNOWN, _CONTROL), (_USER_DEFINED,))
-    )
+    special, added = (_of_types(header, types, count, places.size) for types in (SPECIAL, (_USER_DEFINED,)))
     encoding = _encoding(header)
     if encoding is None and header.text(MODEL) == "bert":  # llama.cpp's converters spell it with ▁
         encoding = "sentencepiece" if read.beginning_with("▁") else "wordpiece"
@@ -278,14 +280,31 @@ def _dequantized(header: Header, tensor: Tensor, packed: Int[Array, "V bytes"]) 
 
 
 def same_numbers(table: tuple[Header, Tensor], head: tuple[Header, Tensor], rows: int) -> bool:
-    """Return whether the head is the table again, number for number."""
+    """Return whether the head is the table again, number for number: in another float type, too."""
     (here, own), (there, other) = table, head
     if other.type != own.type or other.number != own.number:
-        return False
+        return _is_float(own) and _is_float(other) and _same_values(table, head, rows)
     size = (own.end - own.start) // own.shape[0] * rows
     step = 1 << 26
     a, b = here.content[own.start : own.start + size], there.content[other.start : other.start + size]
     return all(np.array_equal(a[i : i + step], b[i : i + step]) for i in range(0, size, step))
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.type is not None and tensor.type.name in _FLOATS
+
+
+def _same_values(table: tuple[Header, Tensor], head: tuple[Header, Tensor], rows: int) -> bool:
+    """Return whether two matrices of different float types hold the same values, which float64 tells."""
+
+    def block(header: Header, tensor: Tensor, first: int) -> Array:
+        assert tensor.type is not None
+        size = (tensor.end - tensor.start) // tensor.shape[0]
+        raw = header.content[tensor.start + first * size : tensor.start + min(first + step, rows) * size]
+        return raw.view(_FLOATS[tensor.type.name]).astype(np.float64)
+
+    step = max(1, (1 << 22) // table[1].shape[1])
+    return all(np.array_equal(block(*table, i), block(*head, i)) for i in range(0, rows, step))
 
 
 def _check_made(table: Table, source: Source) -> None:

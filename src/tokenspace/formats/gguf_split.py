@@ -8,13 +8,15 @@ key, in every file         meaning
 ``split.tensors.count``    the number of tensors in all files
 =========================  =================================================================================
 
-The files are called ``name-00001-of-00003.gguf`` and so on (from 1), and lie in one folder. The first has the
+The files are called ``name-00001-of-00003.gguf`` and so on (from 1), and lie in one folder; any may be packed
+with gzip (``.gguf.gz``). The first has the
 model's other keys, the tokens with them; any may have the table or the head.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from tokenspace.errors import TableFormatError
 from tokenspace.formats.gguf_header import Header, Tensor
@@ -70,24 +72,29 @@ def open_model(source: Source, partial: bool = False) -> Model:
             f"others it must be called name-{(place or 0) + 1:05d}-of-{count:05d}.gguf, as gguf-split does; "
             "or join them: llama-gguf-split --merge",
         )
-    paths = [source.beside(name) for name in names]
+    paths = [_packed_or_not(source, name) for name in names]
     missing = [path.name for path in paths if not exists(path)]
     if missing and (not partial or missing[0] == names[0]):
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         what = "the tokens are in it" if missing[0] == names[0] else "the table or its output may be in it"
         raise TableFormatError(
-            f"{source.path} is part {names.index(source.path.name) + 1:,} of a model of {count:,} files, and "
+            f"{source.path} is part {place + 1:,} of a model of {count:,} files, and "
             f"{missing[0]}{more} is missing beside it: {what}; is the download complete?"
         )
-    parts = [
-        header if path.name == source.path.name else Header(Source(path))
-        for path in paths
-        if path.name not in missing
-    ]
-    for i, part in ((names.index(part.source.path.name), part) for part in parts):
-        _check_part(part, i, count, header)
+    parts = []
+    for i, path in enumerate(paths):
+        if path.name not in missing:
+            parts.append(header if i == place else Header(Source(path)))
+            _check_part(parts[-1], i, count, header)
     _check_tensors(parts, complete=not missing)
     return Model(parts, missing)
+
+
+def _packed_or_not(source: Source, name: str) -> Path:
+    """The file ``name`` beside ``source``; or the same with .gz, or without, if that alone exists."""
+    other = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
+    path = source.beside(name)
+    return source.beside(other) if not exists(path) and exists(source.beside(other)) else path
 
 
 def _check_part(part: Header, place: int, count: int, opened: Header) -> None:

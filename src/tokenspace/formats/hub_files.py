@@ -133,8 +133,8 @@ def _sharded(names: Collection[str], index: str, read: Read, repository: str) ->
 def _layer(family: Family, prefix: str, where: Collection[str]) -> list[str]:
     """The tensors of the embedding layer and the head that the files hold."""
     parts = ("weight", "bias", "gamma", "beta")
-    called = [family.token, *family.token_copies, family.head, family.head_bias]
-    called += [family.position, family.segment]
+    called: list[str | None] = [family.token, *family.token_copies, family.head]
+    called += [family.head_bias, family.untied_head_bias, family.position, family.segment]
     called += [extra.tensor for extra in (family.extras or {}).values()]
     called += [f"{both}.{part}" for both in (family.layer_norm, family.projection) if both for part in parts]
     forms = (form for name in called if name for form in (prefix + name, name))

@@ -110,6 +110,8 @@ def load(
         tokens = read_vocabulary(names, archive, len(weight), errors, limit)
     rounded = [rows for rows in changed if rows is not None]
     about = rounding.read_from(*rounded) if rounded else {}
+    if others := [each for each in members.names if each not in (name, OUTPUT) and members[each].is_table]:
+        about["left_out"] = [f"{each} of shape {list(members[each].shape)}" for each in others]
     table = table_read(archive, NAME, weight, tokens, output, array=name, dtype=weight.dtype.name, **about)
     check_rows(table, archive)
     return table

@@ -58,6 +58,7 @@ BERT = Family(
     dropout_key="hidden_dropout_prob",
     head="cls.predictions.decoder.weight",
     head_bias="cls.predictions.bias",
+    untied_head_bias="cls.predictions.decoder.bias",
     tied=True,
     padding_id=0,
     recipe=BERT_RECIPE,
@@ -73,6 +74,7 @@ ROBERTA = replace(
     position_padding="ids",
     head="lm_head.decoder.weight",
     head_bias="lm_head.bias",
+    untied_head_bias="lm_head.decoder.bias",
     padding_id=1,
     recipe=_like_bert(
         "roberta",
@@ -94,6 +96,7 @@ DISTILBERT = replace(
     dropout_key="dropout",
     head="vocab_projector.weight",
     head_bias="vocab_projector.bias",
+    untied_head_bias=None,
     recipe=_like_bert("distilbert", "modeling_distilbert.py, Embeddings", segments=0, segment_std=None),
     source=f"{_TRANSFORMERS} modeling_distilbert.py",
 )
@@ -107,6 +110,7 @@ ALBERT = replace(
     projection="encoder.embedding_hidden_mapping_in",
     head="predictions.decoder.weight",
     head_bias="predictions.bias",
+    untied_head_bias="predictions.decoder.bias",
     recipe=_like_bert("albert", "configuration_albert.py", dropout=0.0),
     source=f"{_TRANSFORMERS} modeling_albert.py",
 )
@@ -120,6 +124,7 @@ ELECTRA = replace(
     projection="embeddings_project",
     head="generator_lm_head.weight",
     head_bias="generator_lm_head.bias",
+    untied_head_bias=None,
     recipe=_like_bert("electra", "configuration_electra.py"),
     source=f"{_TRANSFORMERS} modeling_electra.py",
 )

@@ -93,6 +93,8 @@ class Family:
     projection_bias: bool = True
 
     head_bias: str | None = None
+    untied_head_bias: str | None = None
+    """The name of an untied head's bias where it is another than a tied head's (BERT)."""
     head_bias_from_zero: bool = False
     """Whether a file may leave the head's bias out, which is then zero (BART's buffer)."""
     hidden_scale_keys: tuple[str, ...] = ()

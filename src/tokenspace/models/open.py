@@ -8,7 +8,7 @@ is read before it is used. Where there are no safetensors files, ``pytorch_model
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ import numpy as np
 from tokenspace.errors import CheckpointError
 from tokenspace.models.families import FAMILIES
 from tokenspace.models.pickled import open_pickle
-from tokenspace.models.recognition import recognised, setting, shared_names, stored_table
-from tokenspace.models.roles import bearing_family_names, is_head, other_role
+from tokenspace.models.recognition import is_tied, recognised, setting, shared_names, stored_table
+from tokenspace.models.roles import is_head, may_be_head, names_table, other_role
 from tokenspace.models.safetensors import DTYPES, TensorInfo, bytes_of, listed, open_file, read
 from tokenspace.models.shards import Shards, json_object
 from tokenspace.models.vocabulary import check_regular, fitted, vocabulary
@@ -104,14 +104,42 @@ class Checkpoint:
     @cached_property
     def stored_head(self) -> TensorInfo | None:
         """The tensor that the files hold for the head, equal to the table or not; None where the files hold
-        none beside the table. Of an unknown family, the one tensor with a head's usual name.
+        none beside the table. Of an unknown family, the one tensor with a head's name in a known one, else
+        the one of the table's shape with a head's name in some program.
         """
         if self.family:
             own = self.find(self.family.head)
         else:
-            named = [name for name in self.tensors if is_head(name)]
+            named = [name for name in self.tensors if is_head(name)] or self._like_table(may_be_head)
             own = self.tensors[named[0]] if len(named) == 1 else None
         return None if own is None or own.name == self._table_name else own
+
+    @property
+    def head_bias_name(self) -> str | None:
+        """The family's name for the bias that its head adds: where ``config.json`` ties nothing, BERT and
+        its relatives read another than the one of their tied head (huggingface/transformers 5.24,
+        ``_tied_weights_keys``). Where both are stored, tied and not equal, the untied head's is the one read.
+        """
+        if self.family is None:
+            return None
+        tied, untied = self.family.head_bias, self.family.untied_head_bias
+        if untied is None or not is_tied(self.config, self.family):
+            return untied or tied
+        own, other = self.find(untied), self.find(tied)
+        return tied if own is None or (other is not None and same_bits(own, other)) else untied
+
+    @property
+    def head_bias(self) -> TensorInfo | None:
+        """The stored bias that the head adds; None if the files hold none."""
+        return self.find(self.head_bias_name)
+
+    def _like_table(self, is_named: Callable[[str], bool]) -> list[str]:
+        """The names of tensors of the table's shape, among those that ``is_named``; none without a table."""
+        table = self._table_name
+        if table is None:
+            return []
+        named = [name for name in self.tensors if name != table and is_named(name)]
+        return [name for name in named if self.tensors[name].shape == self.tensors[table].shape]
 
     @property
     def _table_name(self) -> str | None:
@@ -134,7 +162,7 @@ class Checkpoint:
 
     def _by_shape(self) -> TensorInfo:
         rows = self.setting("vocab_size")
-        kind = self._why_by_shape()
+        kind = self.why_unknown
         if type(rows) is not int:
             raise CheckpointError(
                 f"{self.folder}: {kind}, and config.json's vocab_size is {rows!r}, no whole number; set it, "
@@ -144,29 +172,34 @@ class Checkpoint:
             tensor for tensor in self.tensors.values() if len(tensor.shape) == 2 and tensor.shape[0] == rows
         ]
         possible = [tensor for tensor in found if other_role(tensor.name) is None]
-        by_name = bearing_family_names(tensor.name for tensor in possible)
-        if len(found) == len(possible) == 1 or (len(possible) == len(by_name) == 1):
+        if len(possible) == 1 and names_table(possible[0].name):
             return possible[0]
         if len(found) == 1 and is_head(found[0].name) and self.setting("tie_word_embeddings") is True:
             return found[0]
         if len(found) == 1:
+            role = other_role(found[0].name)
+            by_name = f"is {role} by its name" if role else "has a name that need not be a table's"
             raise CheckpointError(
                 f"{self.folder}: {kind}, and the only tensor with vocab_size = {rows:,} rows, "
-                f"{found[0].name!r}, is {other_role(found[0].name)} by its name; is a file with the input "
-                f"table missing? Where it is the table all the same: {_NAMED}"
+                f"{found[0].name!r}, {by_name}; is a file with the input table missing? Where it is the "
+                f"table all the same: {_NAMED}"
             )
         if not found:
             raise CheckpointError(
                 f"{self.folder}: {kind}, and no tensor has vocab_size = {rows} rows; "
                 f"name the input table with {_NAMED}, from {listed(self.tensors)}"
             )
+        heads = [tensor.name for tensor in found if may_be_head(tensor.name)]
+        others = [tensor.name for tensor in found if tensor.name not in heads]
+        apart = f" (heads by their names: {listed(heads)})" if heads and others else ""
         raise CheckpointError(
             f"{self.folder}: {kind}, and {len(found)} tensors have vocab_size = {rows:,} rows; name the "
-            f"input table with {_NAMED}: {listed(tensor.name for tensor in found)}"
+            f"input table with {_NAMED}: {listed(others or heads)}{apart}"
         )
 
-    def _why_by_shape(self) -> str:
-        """Why the table isn't told by a family's name."""
+    @property
+    def why_unknown(self) -> str:
+        """The reason why no family is recognised, as the first words of an error."""
         kind = self.config.get("model_type")
         known = [family.token for family in FAMILIES if kind in family.model_types]
         if known:
@@ -221,8 +254,10 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
         own = checkpoint.family is not None and checkpoint.input_embedding.name == tensor
         checkpoint.input_embedding = checkpoint.tensors[tensor]
     source = checkpoint.input_embedding
-    head = checkpoint.head if own else None
+    head = checkpoint.head if own or checkpoint.family is None else None
     left_out = None
+    if head is not None and not own:
+        left_out, head = f"{head.name} of shape {list(head.shape)}", None
     if head is not None and head.shape != source.shape:
         if tensor is None:
             raise CheckpointError(f"{checkpoint.folder}: {misfit(head, source)}")
@@ -241,7 +276,7 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
             "tensor": source.name,
             "head": head.name if head else None,
             "tied": checkpoint.tied if own else None,
-            **({} if left_out is None else {"left_out": left_out}),
+            **({} if left_out is None else {"left_out": [left_out]}),
             **({} if whole else {"rows_taken": limit}),
         },
     )

@@ -6,7 +6,7 @@ or a dict with such a dict inside). The table is, in this order:
 1. the one named by ``tensor``;
 2. the input table of the model that ``config.json`` in the same folder describes;
 3. the one with a known family's name for its input table, whatever stands before it;
-4. the only one with two axes, unless its name says that it is something else, such as a head;
+4. the only one with two axes, if its name says that it is a table (``models.roles.names_table``);
 5. ``embedding.weight``, ``embeddings``, ``weight`` and the like.
 
 A file that is one part of a model is read with the other parts: a head in one of them is the output.
@@ -25,7 +25,7 @@ from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, Tok
 from tokenspace.models.open import Checkpoint, misfit, same_bits
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.recognition import shared_names
-from tokenspace.models.roles import bearing_family_names, is_head, other_role
+from tokenspace.models.roles import bearing_family_names, is_head, may_be_head, names_table, other_role
 from tokenspace.models.safetensors import DTYPES, TensorInfo, open_file, read
 from tokenspace.models.shards import Shards, json_object
 from tokenspace.models.siblings import part_names, whole_model
@@ -82,6 +82,8 @@ def load_file(
         }
         if head:
             read_from["head"] = head.name
+        if left_out := _left_out(tensors, found) if tensor is not None else []:
+            read_from["left_out"] = left_out
         weight, changed = _numbers(found, limit)
         output, output_changed = (None, None) if head is None else _numbers(head, limit)
         if rows_changed := [each for each in (changed, output_changed) if each is not None]:
@@ -154,6 +156,12 @@ def _chosen(
     return table, head
 
 
+def _left_out(tensors: dict[str, TensorInfo], table: TensorInfo) -> list[str]:
+    """The heads, by their names, of a file whose table the caller named."""
+    heads = [each for name, each in _matrices(tensors).items() if may_be_head(name) and each is not table]
+    return [f"{each.name} of shape {list(each.shape)}" for each in heads if not same_bits(each, table)]
+
+
 def _other_parts(source: Source) -> dict[str, TensorInfo] | Shards | None:
     """The tensors of the model that the file is a part of; None if it is no part of one."""
     if not source.packed:
@@ -205,6 +213,9 @@ def _by_family(
     called = set().union(*found.values())
     heads = {each: tensors[each] for each in tensors if is_head(each) and each not in names}
     heads = {name: head for name, head in heads.items() if name in called} or heads
+    if not heads:
+        like = {each: tensors[each] for each in tensors if may_be_head(each) and each not in names}
+        heads = {name: head for name, head in like.items() if head.shape == tables[0].shape}
     return tables[0], next(iter(heads.values())) if len(heads) == 1 else None
 
 
@@ -216,15 +227,20 @@ def _by_shape(
     chosen = next(iter(matrices)) if len(matrices) == 1 else None
     chosen = chosen or next((each for each in USUAL if each in matrices), None)
     role = other_role(chosen) if chosen else None
-    if chosen is None or role or is_part:
+    if chosen is None or is_part or not names_table(chosen):
         which = "which tensor is the table?"
         if role:
             which = f"its only matrix, {chosen!r}, is {role} by its name, not the input table of a model;"
+        elif chosen is not None and not names_table(chosen):
+            which = f"its only matrix, {chosen!r}, has a name that need not be a table's;"
         raise TableFormatError(
             f"{source.path}: {which} name it with load(path, tensor=...) or convert --tensor NAME, from "
             f"{_listed(matrices)}"
         )
     heads = [each for each in matrices if is_head(each) and each != chosen]
+    heads = heads or [
+        each for each in matrices if may_be_head(each) and matrices[each].shape == matrices[chosen].shape
+    ]
     return matrices[chosen], matrices[heads[0]] if len(heads) == 1 else None
 
 

@@ -13,7 +13,7 @@ from tokenspace.errors import CheckpointError
 from tokenspace.models.safetensors import TensorInfo
 from tokenspace.models.shards import Shards, json_object, places, tensors_of
 
-_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.\w+)", re.DOTALL)
+_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.\w+?(?:\.gz)?)", re.DOTALL)
 INDEXES = "*.index.json"
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tokenspace.errors import ShapeError, VocabError
+from tokenspace.errors import ShapeError
 from tokenspace.initializers import TRUNCATED_STD, MatchReport, Real, from_pretrained, real
 from tokenspace.nn.arrays import tensor_of
 from tokenspace.table import Table, check_table

@@ -12,7 +12,7 @@ import numpy as np
 
 from tokenspace.errors import CheckpointError
 from tokenspace.initializers import Generator, checked_rng, normal, truncated_normal
-from tokenspace.models.families import RECIPES, Family, Recipe
+from tokenspace.models.families import FAMILIES, RECIPES, Family, Recipe
 from tokenspace.models.family import Extra
 from tokenspace.models.open import Checkpoint
 from tokenspace.models.safetensors import listed, read
@@ -87,12 +87,13 @@ def head_from_checkpoint(checkpoint: Checkpoint, token: Embedding | None = None)
 
 
 def known_family(checkpoint: Checkpoint) -> Family:
-    """The checkpoint's family; ``CheckpointError`` if it is not known."""
+    """The checkpoint's family; ``CheckpointError`` if it is not known, or the table is missing."""
     if checkpoint.family is None:
+        if any(checkpoint.config.get("model_type") in family.model_types for family in FAMILIES):
+            _ = checkpoint.input_embedding  # raises where the table is missing
         raise CheckpointError(
-            f"{checkpoint.folder}: model type {checkpoint.config.get('model_type')!r} with these tensors is "
-            "not a known family, so what it adds to its rows is not known; set its table under a recipe "
-            f"instead: {', '.join(RECIPES)}"
+            f"{checkpoint.folder}: {checkpoint.why_unknown}, so what it adds to its rows is not known; set "
+            f"its table under a recipe instead: {', '.join(RECIPES)}"
         )
     return checkpoint.family
 
@@ -228,12 +229,13 @@ def _projection(checkpoint: Checkpoint, family: Family, token: Embedding) -> Pro
 
 
 def _head_bias(checkpoint: Checkpoint, family: Family) -> Float[Array, " V"] | None:
-    if family.head_bias is None or (family.head_bias_from_zero and checkpoint.find(family.head_bias) is None):
+    name = checkpoint.head_bias_name
+    if name is None or (family.head_bias_from_zero and checkpoint.find(name) is None):
         return None
-    if (bias := checkpoint.find(family.head_bias)) is None:
-        name = checkpoint.prefix + family.head_bias
+    if (bias := checkpoint.find(name)) is None:
+        whole = checkpoint.prefix + name
         raise CheckpointError(
-            f"{checkpoint.folder} holds no head: it has no tensor {name!r}, a head's bias; "
+            f"{checkpoint.folder} holds no head: it has no tensor {whole!r}, a head's bias; "
             "was it saved without one?"
         )
     return read(bias).reshape(-1)  # BART's is (1, V)
