@@ -50,11 +50,13 @@ def add_named(inner: tokenizers.Tokenizer, settings: dict[str, Any], default: st
     unsaid = default if any(role not in settings for role in ROLES[:3]) else None
     if unsaid is not None and (inner.token_to_id(unsaid) is not None or _is_missing(inner, named)):
         named = {unsaid: unsaid, **named}
+    new = []
     for text, value in named.items():
         if text in held:
             continue
         flags = {key: bool(value[key]) for key in _FLAGS if key in value} if isinstance(value, dict) else {}
-        inner.add_special_tokens([AddedToken(text, special=True, **flags)])
+        new.append(AddedToken(text, special=True, **flags))
+    inner.add_special_tokens(new)  # at once: each call builds the search for them again
 
 
 def frame(inner: tokenizers.Tokenizer, settings: dict[str, Any], default: str) -> None:
