@@ -78,9 +78,10 @@ def _check_values(content: bytes, times: int) -> None:
         count += int(np.count_nonzero(_SEPARATORS[read] > in_string))
         inside = int(in_string[-1]) if in_string.size else inside
         if count > most:
+            what = f"more than {most:,} values" if most else f"characters that take {widest} bytes each"
             raise TooLargeError(
-                f"its {len(content):,} bytes hold more than {most:,} values, which would take more than "
-                f"{times} times its size in memory"
+                f"its {len(content):,} bytes hold {what}, which would take more than {times} times its size "
+                "in memory"
             )
 
 

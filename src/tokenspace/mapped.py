@@ -67,7 +67,11 @@ def check_unchanged(*arrays: Array | None) -> None:
         size = owner.size() if isinstance(owner, mmap.mmap) else by_path[0]  # whatever the path now names
         is_writable = isinstance(owner, mmap.mmap) and not memoryview(owner).readonly
         if size < file.size or (by_path != (file.size, file.modified) and not is_writable):
-            what = f"had {file.size:,} bytes and has {size:,}" if size != file.size else "was written to"
+            what = (
+                f"had {file.size:,} bytes and has {size:,}"
+                if size != file.size
+                else "has a new time of change"
+            )
             raise TableFormatError(
                 f"{file.path} changed after it was opened (it {what}); open it again, and replace a file "
                 "that is in use by another of its name instead of writing into it"

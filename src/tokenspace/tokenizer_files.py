@@ -17,9 +17,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokenspace import bounded_json, tokenizer_classes, tokenizer_limits, tokenizer_special
+from tokenspace import (
+    bounded_json,
+    tokenizer_classes,
+    tokenizer_file_limits,
+    tokenizer_limits,
+    tokenizer_special,
+)
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.tokenizer_errors import raised_as
+from tokenspace.tokenizer_file_limits import MOST_HOLES
 from tokenspace.tokenizer_limits import TIMES
 from tokenspace.tokenizer_training import UNK, around_pieces
 from tokenspace.vocab import Vocab
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 JSON, VOCAB_JSON, MERGES, VOCAB_TXT = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
-MOST_HOLES = 100_000  # ids without a token, beyond one for each token: more is damage, not padding
 TOKENIZER_FILES = (JSON, VOCAB_JSON, MERGES, VOCAB_TXT)
 CONFIG, ADDED, SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 MODEL = "config.json"
@@ -99,9 +105,14 @@ def _file(path: Path) -> Description:
     return Description(content, path)
 
 
-def wordpiece_tokens(path: Path) -> list[str]:
-    """The tokens of a ``vocab.txt`` in id order."""
-    lines = _text(path).removesuffix("\n").split("\n")
+def wordpiece_tokens(path: Path, rows: int | None = None) -> list[str]:
+    """Return the tokens of a ``vocab.txt`` in id order; ``rows`` are those of the table, if it is known.
+
+    ``CheckpointError`` if the lines are far more than the rows, or than the tokens.
+    """
+    content = content_of(path)
+    tokenizer_file_limits.check_vocabulary(path, content, rows)
+    lines = _text(path, content).removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
 
 
@@ -240,11 +251,15 @@ def _with_added(description: Description, folder: Path) -> Description:
         inner = Tokenizer.from_buffer(_as_bytes(description.text))
     check_holes(inner.get_vocab(with_added_tokens=True), description.file)
     held = inner.get_added_tokens_decoder()
-    for i, token in added.items():
-        if i in held and held[i].content == token.content and held[i].special and not token.special:
-            continue  # added_tokens.json doesn't tell which are special
-        settings = token._asdict()
-        inner.add_tokens([AddedToken(settings.pop("content"), **settings)])
+    new = {
+        i: token
+        for i, token in added.items()  # added_tokens.json doesn't tell which are special
+        if not (i in held and held[i].content == token.content and held[i].special and not token.special)
+    }
+    settings = [token._asdict() for token in new.values()]
+    # All at once: for each call the library builds its search for added tokens again.
+    inner.add_tokens([AddedToken(each.pop("content"), **each) for each in settings])
+    for i, token in new.items():
         _check_place(folder, token, i, inner.token_to_id(token.content))
     return description._replace(text=inner.to_str())
 
@@ -393,7 +408,9 @@ def _byte_level(vocabulary: Path, merges: Path) -> Description:
 
 def _pairs(path: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
     pairs = []
-    for number, line in enumerate(_text(path).split("\n"), start=1):
+    content = content_of(path)
+    tokenizer_file_limits.check_merges(path, content, ids)
+    for number, line in enumerate(_text(path, content).split("\n"), start=1):
         if (number == 1 and line.startswith("#version")) or not line.strip():
             continue
         pair = line.removesuffix("\r").split(" ")
@@ -451,18 +468,26 @@ def _as_bytes(text: str | bytes) -> bytes:
 
 
 def _object(path: Path) -> dict[str, Any]:
+    is_vocabulary = path.name == VOCAB_JSON
+    text = content_of(path)
+    if is_vocabulary:
+        tokenizer_file_limits.check_ids(path, text)
+    else:
+        tokenizer_file_limits.check_settings_size(path, text)
     try:
-        content = bounded_json.parse(content_of(path), TIMES)
+        content = bounded_json.parse(text, TIMES if is_vocabulary else bounded_json.TIMES)
     except ValueError as error:
         raise CheckpointError(f"{path} is not JSON that can be read: {error}") from None
+    if not is_vocabulary:
+        tokenizer_file_limits.check_settings(path, content)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is a JSON {type(content).__name__}; an object is needed")
     return content
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, content: bytes) -> str:
     try:
-        return content_of(path).decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path} is not UTF-8 at byte {error.start:,}") from None
 

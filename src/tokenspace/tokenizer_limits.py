@@ -160,10 +160,10 @@ def _growth_fault(content: dict[str, Any]) -> str | None:
             if normalizer is None:
                 return None  # the library says what is wrong with it
             try:
-                with raised_as(VocabError, "a normalizer can't be tried out"):
+                with raised_as(VocabError, "fails on a short text"):
                     found = normalizer.normalize_str(found)
             except TokenspaceError as error:
-                return f"its normalizer {kind}, number {number}: {error}"
+                return f"its normalizer {kind}, number {number}, {error}"
             if len(found) > MOST_GROWTH * len(text) + _SLACK:
                 return (
                     f"its normalizers make more than {MOST_GROWTH} characters of one: {kind}, "

@@ -55,11 +55,13 @@ def add_named(inner: tokenizers.Tokenizer, settings: dict[str, Any]) -> None:
     from tokenizers import AddedToken
 
     held = {token.content for token in inner.get_added_tokens_decoder().values()}
+    new = []
     for text, value in named(settings).items():
         if text in held:
             continue
         flags = {key: bool(value[key]) for key in _FLAGS if key in value} if isinstance(value, dict) else {}
-        inner.add_special_tokens([AddedToken(text, special=True, **flags)])
+        new.append(AddedToken(text, special=True, **flags))
+    inner.add_special_tokens(new)  # at once: each call builds the search for them again
 
 
 def frame_by_flags(inner: tokenizers.Tokenizer, settings: dict[str, Any]) -> None:

@@ -286,6 +286,59 @@ UNPACKED = {  # bytes that a packed one holds; the packed size of the others is 
     "header_of_axes_in_gzip": 27_500_000,
     "gguf_of_strings": 31_200_000,
 }
+
+
+def fasttext_of_short_words(folder: Path, count: int = 1_000_000) -> Path:
+    args = np.array([793_712_314, 12, 1, 5, 1, 1, 1, 1, 2, 2, 0, 0, 0, 1], "<i4").tobytes()
+    counts = np.zeros(1, "<f8").tobytes() + np.array([count, count, 0], "<i4").tobytes()
+    words = (b"a\0" + (1 << 40).to_bytes(8, "little") + b"\0") * count
+    matrix = b"\0" + np.array([count, 1], "<i8").tobytes() + bytes(4 * count)
+    head = args + counts + np.array([9, -1], "<i8").tobytes()
+    (folder / "short.bin").write_bytes(head + words + matrix * 2)
+    return folder / "short.bin"
+
+
+def _old_tokenizer(folder: Path, **files: str) -> Path:
+    """A model whose tokenizer is kept in other files than ``tokenizer.json``."""
+    model = _folder(folder, "old tokenizer", "")
+    (model / "tokenizer.json").unlink()
+    for name, text in files.items():
+        (model / name.replace("__", ".")).write_text(text)
+    return model
+
+
+def _keys(count: int) -> str:
+    return "{" + ",".join(f'"{i}":1' for i in range(count)) + "}"
+
+
+def vocabulary_of_equal_lines(folder: Path) -> Path:
+    return _old_tokenizer(folder, vocab__txt="[UNK]\n" + "a\n" * 20_000_000)
+
+
+def vocabulary_of_one_line(folder: Path) -> Path:
+    return _old_tokenizer(folder, vocab__txt="[UNK]\n" + "a" * 60_000_000)
+
+
+def merges_that_repeat(folder: Path) -> Path:
+    vocab = '{"a": 0, "b": 1, "ab": 2}'
+    kind = '{"model_type": "bert", "tokenizer_class": "GPT2Tokenizer", "vocab_size": 3}'
+    return _old_tokenizer(folder, config__json=kind, vocab__json=vocab, merges__txt="a b\n" * 10_000_000)
+
+
+def vocabulary_of_one_id(folder: Path) -> Path:
+    return _old_tokenizer(folder, vocab__json=_keys(2_500_000), merges__txt="")
+
+
+def keys_in_settings(folder: Path) -> Path:
+    text = "[PAD]\n[UNK]\na\n"
+    return _old_tokenizer(folder, vocab__txt=text, tokenizer_config__json=_keys(2_500_000))
+
+
+def many_added_tokens(folder: Path) -> Path:
+    text = "[PAD]\n[UNK]\na\n"
+    return _old_tokenizer(folder, vocab__txt=text, added_tokens__json=_keys(190_000))
+
+
 BOMBS: tuple[Callable[[Path], Path], ...] = (
     npz_of_many_arrays,
     npz_of_too_many_arrays,
@@ -322,6 +375,13 @@ BOMBS: tuple[Callable[[Path], Path], ...] = (
     gzip_and_padding,
     npz_of_long_headers,
     npz_of_too_many_long_headers,
+    fasttext_of_short_words,
+    vocabulary_of_equal_lines,
+    vocabulary_of_one_line,
+    merges_that_repeat,
+    vocabulary_of_one_id,
+    keys_in_settings,
+    many_added_tokens,
 )
 
 

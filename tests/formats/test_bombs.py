@@ -5,7 +5,7 @@ import pytest
 from . import bombs
 from .peak import cost_of_loading
 
-LOADED = {"npz_of_many_arrays", "gzip_and_padding"}
+LOADED = {"npz_of_many_arrays", "gzip_and_padding", "fasttext_of_short_words"}
 
 
 @pytest.mark.slow

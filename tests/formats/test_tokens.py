@@ -55,6 +55,7 @@ def test_repeated_tokens_are_counted(base, names):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "_BASE", base)
         patch.setattr(tokens, "_TOKENS_AT_ONCE", 7)
+        patch.setattr(tokens, "_BYTES_AT_ONCE", 5)
         assert repeated(Vocab(names)) == len(names) - len(set(names))
 
 

@@ -50,7 +50,7 @@ MAGIC = (793_712_314).to_bytes(4, "little")
 VERSIONS = (11, 12)
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 MODELS = {1: "cbow", 2: "sg", 3: "supervised"}
-_ARGS, _COUNTS, _ENTRY = struct.Struct("<12id"), struct.Struct("<3iq"), struct.Struct("<qb")
+_ARGS, _COUNTS = struct.Struct("<12id"), struct.Struct("<3iq")
 _AFTER_WORD = 10  # bytes: NUL, count, type
 _BLOCK = 1 << 20  # bytes of the dictionary looked through at once
 _ROWS_AT_ONCE = 16_384
@@ -352,39 +352,53 @@ def _read_dictionary(
     file: _Reader, entries: int, words: int
 ) -> tuple[Int[Array, " bytes"], Int[Array, " entries_plus_1"], Int[Array, " entries"]]:
     """The words and labels end to end, where each begins, and their counts."""
-    first = file.at
+    first = at = file.at
     if file.size is not None and entries * _AFTER_WORD > file.size - first:
         raise file.wrong(first, f"{entries:,} entries can't lie in the {file.size - first:,} bytes left")
-    ends, counts = array("q"), array("q")  # they grow with what is read
-    base, block, at, empty = first, b"", first, False
-    for i in range(entries):
-        nul = block.find(b"\0", at - base)
-        if nul < 0 or nul + _AFTER_WORD > len(block):
-            base, block = at, file.bytes(at, at + _BLOCK)
-            nul = block.find(b"\0", 0, LONGEST_TOKEN + 1)
-            if nul < 0 or nul + _AFTER_WORD > len(block):
-                raise file.wrong(at, f"entry {i + 1:,} of {entries:,} has no end, or more than 65,536 bytes")
-        count, kind = _ENTRY.unpack_from(block, nul + 1)
-        length = nul - (at - base)
-        if kind != (i >= words) or count < 0 or length > LONGEST_TOKEN or (not length and empty):
+    data: list[Array] = []  # these grow with what is read
+    lengths, counts = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
+    done = empty = 0
+    while done < entries:
+        block = file.bytes(at, at + _BLOCK)
+        ends = _word_ends(block, entries - done)
+        if not ends.size:
+            raise file.wrong(at, f"entry {done + 1:,} of {entries:,} has no end, or more than 65,536 bytes")
+        read = np.frombuffer(block, np.uint8)
+        starts = np.append(0, ends[:-1] + _AFTER_WORD)
+        lengths.append(ends - starts)
+        counts.append(read[ends[:, None] + np.arange(1, 9)].view("<i8")[:, 0])
+        kinds = read[ends + 9].view(np.int8)
+        is_label = np.arange(done, done + ends.size) >= words
+        empties = empty + np.cumsum(lengths[-1] == 0)  # zeros without end read as empty words
+        wrong = (kinds != is_label) | (counts[-1] < 0) | (lengths[-1] > LONGEST_TOKEN)
+        wrong |= (lengths[-1] == 0) & (empties > 1)
+        if wrong.any():
+            i = int(wrong.argmax())
+            length, belongs = int(lengths[-1][i]), "label (1)" if is_label[i] else "word (0)"
             raise file.wrong(
-                at,
-                f"entry {i + 1:,} of {entries:,} is of type {kind}, has count {count:,} and "
-                f"{length:,} bytes, where a {'label (1)' if i >= words else 'word (0)'} of "
-                f"at most {LONGEST_TOKEN:,} bytes should be{', and one empty one at most' * (not length)}",
+                at + int(starts[i]),
+                f"entry {done + i + 1:,} of {entries:,} is of type {kinds[i]}, has count "
+                f"{counts[-1][i]:,} and {length:,} bytes, where a {belongs} "
+                f"of at most {LONGEST_TOKEN:,} bytes should be{', and one empty one at most' * (not length)}",
             )
-        empty = empty or not length  # zeros without end read as empty words
-        counts.append(count)
-        ends.append(base + nul)
-        at = base + nul + _AFTER_WORD
+        in_word = np.ones(int(ends[-1]), bool)
+        in_word[(ends[:-1, None] + np.arange(_AFTER_WORD)).ravel()] = False
+        data.append(read[: in_word.size][in_word])
+        done, empty, at = done + ends.size, int(empties[-1]), at + int(ends[-1]) + _AFTER_WORD
     file.at = at
-    places = np.array(ends, np.int64) - first
-    text = np.ones(at - first, bool)
-    for k in range(_AFTER_WORD):
-        text[places + k] = False
-    offsets = np.zeros(entries + 1, np.int64)
-    offsets[1:] = places - _AFTER_WORD * np.arange(entries)
-    return np.asarray(file.part(first, at))[text], offsets, np.array(counts, np.int64)
+    return np.concatenate(data), np.cumsum(np.concatenate(lengths)), np.concatenate(counts)
+
+
+def _word_ends(block: bytes, most: int) -> Int[Array, " words"]:
+    """Where the words of a block of the dictionary end, of at most ``most`` whole entries."""
+    ends, at, last = array("q"), 0, len(block) - _AFTER_WORD
+    for _ in range(most):
+        nul = block.find(b"\0", at)
+        if not 0 <= nul <= last:
+            break
+        ends.append(nul)
+        at = nul + _AFTER_WORD
+    return np.array(ends, np.int64)
 
 
 def _read_matrix(

@@ -25,6 +25,7 @@ Verify = Callable[[Callable[[], Table]], None]  # given how to read what was wri
 LONGEST_TOKEN = 1 << 16  # bytes; in word2vec's and GloVe's files more are damage
 _SHOWN = 40  # characters
 _TOKENS_AT_ONCE = 1 << 16
+_BYTES_AT_ONCE = 1 << 20
 _BASE = 0x9E3779B97F4A7C15  # odd, so that no power of it loses bits
 MENDED = (  # what to do about a token that is no UTF-8
     "load(path, errors='replace') or convert --errors replace reads it with U+FFFD, 'surrogateescape' keeps "
@@ -164,13 +165,45 @@ def repeated(vocab: Vocab) -> int:
     for start in range(0, len(vocab), _TOKENS_AT_ONCE):
         offsets = vocab.offsets[start : start + _TOKENS_AT_ONCE + 1]
         hashes[start : start + _TOKENS_AT_ONCE] = _hashes(vocab.data[offsets[0] : offsets[-1]], offsets)
-    order = np.sort(hashes)
-    shared = np.unique(order[1:][order[1:] == order[:-1]])
-    if not shared.size:
-        return 0
-    suspects = np.flatnonzero(np.isin(hashes, shared)).tolist()
-    data, offsets = vocab.data, vocab.offsets
-    return len(suspects) - len({data[offsets[i] : offsets[i + 1]].tobytes() for i in suspects})
+    order = np.argsort(hashes, kind="stable")
+    repeats, strange = 0, set[bytes]()  # strange: tokens that share a hash with another's spelling
+    leader, before = 0, np.uint64(0)
+    for start in range(0, len(vocab), _TOKENS_AT_ONCE):
+        ids = order[start : start + _TOKENS_AT_ONCE]
+        own = hashes[ids]
+        is_first = own != np.append(before, own[:-1])
+        is_first[0] |= start == 0
+        place = np.maximum.accumulate(np.where(is_first, np.arange(ids.size), -1))
+        leaders = np.where(place < 0, leader, ids[place])  # the first token of the same hash
+        others = ids[~is_first]
+        same = _are_equal(vocab, others, leaders[~is_first])
+        repeats += int(same.sum())
+        for i in others[~same].tolist():
+            token = vocab.data[vocab.offsets[i] : vocab.offsets[i + 1]].tobytes()
+            repeats += token in strange
+            strange.add(token)
+        leader, before = int(leaders[-1]), own[-1]
+    return repeats
+
+
+def _are_equal(vocab: Vocab, ids: Int[Array, " K"], others: Int[Array, " K"]) -> Array:
+    """Return for each pair of tokens whether they have the same bytes."""
+    lengths = vocab.offsets[ids + 1] - vocab.offsets[ids]
+    same = lengths == vocab.offsets[others + 1] - vocab.offsets[others]
+    held = np.flatnonzero(same & (lengths > 0))
+    totals = np.cumsum(lengths[held])
+    cuts = np.searchsorted(totals, np.arange(_BYTES_AT_ONCE, totals[-1:].sum(), _BYTES_AT_ONCE))
+    for part in np.split(held, np.unique(cuts)):
+        if not part.size:
+            continue
+        ends = np.cumsum(lengths[part])
+        within = np.arange(int(ends[-1])) - np.repeat(ends - lengths[part], lengths[part])
+        left, right = (
+            vocab.data[np.repeat(vocab.offsets[which[part]], lengths[part]) + within]
+            for which in (ids, others)
+        )
+        same[part] = np.logical_and.reduceat(left == right, ends - lengths[part])
+    return same
 
 
 def _hashes(data: Int[Array, " bytes"], offsets: Int[Array, " K_plus_1"]) -> Int[Array, " K"]:

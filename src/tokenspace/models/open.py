@@ -262,7 +262,7 @@ def load_table(folder: str | os.PathLike[str], tensor: str | None = None, limit:
         if tensor is None:
             raise CheckpointError(f"{checkpoint.folder}: {misfit(head, source)}")
         left_out, head = f"{head.name} of shape {list(head.shape)}", None
-    vocab, tokenizer = vocabulary(checkpoint.folder)
+    vocab, tokenizer = vocabulary(checkpoint.folder, source.shape[0])
     whole = limit is None or limit >= source.shape[0]
     return Table(
         _numbers(source)[:limit],

@@ -30,10 +30,11 @@ class Names(NamedTuple):
     replaced: int = 0
 
 
-def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
-    """The tokens that the folder's tokenizer files name, by id, and the tokenizer if there is one.
+def vocabulary(folder: Path, rows: int | None = None) -> tuple[Vocab, Tokenizer | None]:
+    """Return the tokens that the folder's tokenizer files name, by id, and the tokenizer if there is one.
 
-    ``CheckpointError`` if the folder has no such file.
+    ``rows``: those of the table, if known. ``CheckpointError`` if the folder has no such file, or a
+    ``vocab.txt`` of far more lines.
     """
     if any(os.path.isfile(folder / name) for name in (tokenizer_files.JSON, tokenizer_files.MERGES)):
         tokenizer = Tokenizer.load(folder)
@@ -48,13 +49,13 @@ def vocabulary(folder: Path) -> tuple[Vocab, Tokenizer | None]:
     try:
         tokenizer = Tokenizer.load(folder)
     except CheckpointError:  # another family's list names the rows, if no more
-        return _listed(folder), None
+        return _listed(folder, rows), None
     return tokenizer.vocab, tokenizer
 
 
-def _listed(folder: Path) -> Vocab:
+def _listed(folder: Path, rows: int | None) -> Vocab:
     """The lines of a folder's ``vocab.txt``, then its added tokens."""
-    tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT)
+    tokens = tokenizer_files.wordpiece_tokens(folder / tokenizer_files.VOCAB_TXT, rows)
     added = tokenizer_files.added_tokens(folder)
     tokens = tokenizer_files.with_added_names(tokens, added, folder)
     special = {i for i, token in enumerate(tokens) if token in BERT_SPECIAL}
@@ -127,7 +128,7 @@ def for_file(
         return _lines(lines, rows, errors, limit)
     folder = source.path.parent
     if any(os.path.isfile(folder / name) for name in tokenizer_files.TOKENIZER_FILES):
-        vocab, tokenizer = vocabulary(folder)
+        vocab, tokenizer = vocabulary(folder, rows)
         return Names(fitted(vocab, rows, folder, limit, tokenizer), tokenizer)
     if _is_there(folder / tokenizer_files.JSON):  # of the same archive
         return _described(Source(folder / tokenizer_files.JSON), rows, limit)
@@ -156,7 +157,7 @@ def named_by(
     """
     path = Path(path)
     if os.path.isdir(path):
-        vocab, tokenizer = vocabulary(path)
+        vocab, tokenizer = vocabulary(path, rows)
         return Names(fitted(vocab, rows, path, limit, tokenizer), tokenizer)
     source = Source(path)
     with source.open() as file:
@@ -170,7 +171,7 @@ def named_by(
         try:
             tokenizer = Tokenizer.load(path)
         except CheckpointError:
-            tokens = tokenizer_files.wordpiece_tokens(path)
+            tokens = tokenizer_files.wordpiece_tokens(path, rows)
             vocab = Vocab(tokens, special=[i for i, token in enumerate(tokens) if token in BERT_SPECIAL])
             return Names(fitted(vocab, rows, path, limit))
         return Names(fitted(tokenizer.vocab, rows, path, limit, tokenizer), tokenizer)
