@@ -302,9 +302,9 @@ def _check_coverage(path: Path, tensors: Iterable[TensorInfo], data_start: int, 
 
 
 def _sizes(value: Any) -> bool:
-    if not isinstance(value, list) or not value:
-        return value == []
-    return set(map(type, value)) == {int} and min(value) >= 0 and max(value) <= LARGEST
+    if not isinstance(value, list):
+        return False
+    return not value or (set(map(type, value)) == {int} and min(value) >= 0 and max(value) <= LARGEST)
 
 
 def _brief(value: Any) -> str:
