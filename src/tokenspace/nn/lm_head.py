@@ -331,7 +331,7 @@ class LMHead(nn.Module):
             return
         if self._tied is not None and self._tied[0].sparse and self._tied[0].weight.requires_grad:
             torch._dynamo.graph_break(
-                "a table with sparse=True under a tied head is not one compiled graph; set sparse=False on the "
+                "sparse=True under a tied head makes no single compiled graph; set sparse=False on the "
                 "embedding: the head's gradient is dense anyway"
             )
 
