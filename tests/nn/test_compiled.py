@@ -237,3 +237,24 @@ def test_exported_for_any_shape(tmp_path):
         torch.testing.assert_close(again(ids), layer(ids), rtol=1e-6, atol=1e-6)
     with pytest.raises(TokenIdError, match="the first is 11"):
         again(torch.tensor([[11, 0]]))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch says which operator it didn't compile
+def test_row_sparse_gradients_under_a_tied_head():
+    table = TokenEmbedding(20, 8, sparse=True)
+    head, ids = LMHead(table), torch.tensor([[1, 2, 3], [4, 1, 7]])
+
+    def loss(ids):
+        return head.loss(table(ids), ids)
+
+    torch._dynamo.reset()
+    torch.compile(loss, backend="aot_eager")(ids).backward()
+    found, table.weight.grad = table.weight.grad, None
+    loss(ids).backward()
+    torch.testing.assert_close(found, table.weight.grad)
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="set sparse=False on the"):
+        torch.compile(loss, backend="aot_eager", fullgraph=True)(ids)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        assert torch.equal(torch.compile(loss, backend="aot_eager", fullgraph=True)(ids), loss(ids))

@@ -98,12 +98,22 @@ COPIES = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda module: pickle.loads(pickle.dumps(module)),
     "to float64": lambda module: module.to(torch.float64),
+    "swapped": lambda module: swapped(module),
     "to_empty": lambda module: to_empty_and_back(module),
     "loaded by assignment": lambda module: loaded(module, assign=True),
     "loaded": lambda module: loaded(module, assign=False),
     "rows added": lambda module: (module.add_rows(3), module)[1],
     "frozen whole, then trained": lambda module: module.requires_grad_(False).requires_grad_(True),
 }
+
+
+def swapped(module):
+    """Converted as torch converts sharded tables: the Parameter stays, what it holds is swapped."""
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        return module.to(torch.float64)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
 
 
 class TestFrozenPaddingRow:

@@ -7,7 +7,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from tokenspace.errors import ShapeError, TokenIdError
-from tokenspace.nn import LMHead, TokenEmbedding, TransformerInput
+from tokenspace.nn import LMHead, SinusoidalPositionalEncoding, TokenEmbedding, TransformerInput
+from tokenspace.optim import SparseAdamW, clip_grad_norm_
 
 IDS = torch.tensor([[1, 2, 3], [0, 5, 9]])
 
@@ -106,3 +107,112 @@ def test_jagged_labels_of_equal_lengths_built_apart_say_what_to_do():
     with pytest.raises(ShapeError, match=r"nested_tensor_from_jagged\(labels.values\(\), hidden.off"):
         head.loss(hidden, labels)
     head.loss(hidden, torch.nested.nested_tensor_from_jagged(labels.values(), hidden.offsets()))
+
+
+LAYOUTS = (torch.jagged, torch.strided)
+TEXTS = [[1, 2, 3], [4], [2, 0]]
+FLAT = torch.tensor([1, 2, 3, 4, 2, 0])
+
+prototype = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+
+
+def nested(texts, layout):
+    return torch.nested.nested_tensor([torch.tensor(text) for text in texts], layout=layout)
+
+
+def flat(texts):
+    return torch.cat(list(texts.unbind()))
+
+
+@prototype
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_nested_ids_are_looked_up_and_trained(layout, sparse):
+    ours = TokenEmbedding(10, 4, padding_idx=0, scale=2.0, sparse=sparse)
+    theirs = torch.nn.Embedding.from_pretrained(ours.weight.detach().clone(), freeze=False, padding_idx=0)
+    with torch.no_grad():
+        assert torch.equal(flat(ours(nested(TEXTS, layout))), 2.0 * flat(theirs(nested(TEXTS, layout))))
+    found = ours(nested(TEXTS, layout))
+    assert found.layout == layout
+    assert [text.shape for text in found.unbind()] == [(3, 4), (1, 4), (2, 4)]
+    flat(found).square().sum().backward()
+    (2.0 * theirs(FLAT)).square().sum().backward()
+    assert torch.equal(ours.weight.grad.to_dense(), theirs.weight.grad)
+    total = clip_grad_norm_(ours.parameters(), 1.0)
+    torch.testing.assert_close(total, theirs.weight.grad.norm())
+    if sparse:
+        before = ours.weight.detach().clone()
+        SparseAdamW(ours.parameters(), lr=0.1).step()
+        assert (ours.weight[1:5] != before[1:5]).all()
+
+
+@prototype
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_nested_ids_outside_the_table(layout):
+    with pytest.raises(TokenIdError, match=r"1 of 6 token ids .* the first is 4 at position 3"):
+        TokenEmbedding(4, 4)(nested(TEXTS, layout))
+
+
+@prototype
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_nested_ids_elsewhere(layout):
+    texts = nested(TEXTS, layout)
+    table, same = (TokenEmbedding(10, 4, _weight=torch.arange(40.0).view(10, 4)) for _ in range(2))
+    assert torch.equal(table.project_(1.0, texts).weight, same.project_(1.0, FLAT).weight)
+    encoding = SinusoidalPositionalEncoding(4)
+    assert torch.equal(flat(encoding(texts)), encoding(FLAT))
+    for family in ("bert", "gpt2", "original"):
+        with pytest.raises(ShapeError, match=r"takes no nested tensor.*to_padded_tensor"):
+            TransformerInput.from_recipe(family, vocab_size=20, d_model=8)(texts)
+
+
+@prototype
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_head_of_nested_texts(layout, chunked):
+    head = LMHead(TokenEmbedding(10, 4), bias=True)
+    rows, labels = torch.randn(6, 4), nested(TEXTS, layout)
+    if layout == torch.jagged:
+        hidden = torch.nested.nested_tensor_from_jagged(rows, labels.offsets())
+    else:
+        hidden = torch.nested.as_nested_tensor(list(rows.split([3, 1, 2])))
+    torch.testing.assert_close(flat(head(hidden)), head(rows))
+    expected = torch.nn.functional.cross_entropy(head(rows), FLAT)
+    torch.testing.assert_close(head.loss(hidden, labels, chunked=chunked), expected)
+    for other in (FLAT, nested(TEXTS[:2], layout), nested([[1, 2], [4], [2, 0]], layout)):
+        with pytest.raises(ShapeError, match="one label per position"):
+            head.loss(hidden, other, chunked=chunked)
+    with pytest.raises(ShapeError, match="one label per position"):
+        head.loss(rows, labels, chunked=chunked)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_jagged_ids_compile(fullgraph):
+    ours = TokenEmbedding(10, 4, padding_idx=0)
+    head = LMHead(ours)
+    texts = jagged(*TEXTS)
+    compiled = torch.compile(lambda ids: ours(ids), fullgraph=fullgraph, backend="aot_eager")
+    assert torch.equal(compiled(texts).values(), ours(FLAT))
+    loss = torch.compile(lambda ids: head.loss(ours(ids), ids), fullgraph=fullgraph, backend="aot_eager")
+    torch.testing.assert_close(loss(texts), head.loss(ours(FLAT), FLAT))
+    with pytest.raises(TokenIdError, match="1 of 2 token ids"):
+        compiled(jagged([10], [1]))
+
+
+OTHERS = {
+    "COO": lambda ids: ids.to_sparse(),
+    "CSR": lambda ids: ids.to_sparse_csr(),
+    "quantized": lambda ids: torch.quantize_per_tensor(ids.float(), 1.0, 0, torch.qint8),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:.*quantize")
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("texts", [2, 5000])
+def test_ids_and_labels_must_be_dense(make, texts):
+    ids = make(torch.tensor([[1, 0, 2]]).expand(texts, 3).contiguous())
+    with pytest.raises(TokenIdError, match="token ids must be a dense tensor"):
+        TokenEmbedding(10, 4)(ids)
+    with pytest.raises(TokenIdError, match="labels must be a dense tensor"):
+        LMHead(TokenEmbedding(10, 4)).loss(torch.zeros(texts, 3, 4), ids)

@@ -25,8 +25,10 @@ from tokenspace.nn.attributes import ScaleDtype
 from tokenspace.nn.frozen_row import freeze_row, release_row
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
+from tokenspace.nn.nested import nested_like, packed
 from tokenspace.nn.output import checked_output, written
 from tokenspace.nn.row_sparse import mark_coalesced
+from tokenspace.nn.sharded import distributed_like, is_distributed, own_part
 from tokenspace.nn.subclasses import register_checks
 from tokenspace.nn.traced import call_of
 from tokenspace.table import Table, check_table
@@ -184,8 +186,12 @@ class TokenEmbedding(torch.nn.Embedding):
         ``out``, a contiguous tensor like the result, is written and returned; only where no gradient is
         needed. ``ShapeError`` for one that doesn't fit.
         """
-        if isinstance(ids, torch.fx.Proxy) or isinstance(out, torch.fx.Proxy):
+        if any(not isinstance(each, Tensor) and isinstance(each, torch.fx.Proxy) for each in (ids, out)):
             return self._traced(ids, out)
+        if isinstance(ids, Tensor) and ids.is_nested:
+            if out is not None:
+                raise ShapeError("out goes with plain ids; leave it out for a nested tensor of ids")
+            return nested_like(TokenEmbedding.forward(self, packed(ids)), ids)
         rows = self.rows_for(ids)
         if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
             if out is not None:
@@ -248,7 +254,9 @@ class TokenEmbedding(torch.nn.Embedding):
         if self.padding_idx is not None:
             self._catch_up()
             with torch.no_grad():
-                self.weight[self.padding_idx] = 0.0
+                part, place = own_part(self.weight, self.padding_idx)
+                if place is not None:
+                    part[place] = 0.0
 
     def project_(self, max_norm: Real, ids: Tensor | None = None) -> TokenEmbedding:
         """Shorten every row longer than ``max_norm`` (Euclidean) to that length; call it after a step.
@@ -270,8 +278,15 @@ class TokenEmbedding(torch.nn.Embedding):
                 for block in self.weight.split(_BLOCK_ROWS) if plain else (self.weight,):
                     block.copy_(_shortened(block, max_norm))
             else:
+                ids = packed(ids) if isinstance(ids, Tensor) and ids.is_nested else ids
                 used = check_ids(ids, len(self.weight), self.id_name).unique().long()
                 self._catch_up(used)
+                if is_distributed(self.weight):  # no distributed index_copy_
+                    chosen = torch.zeros(len(self.weight), 1, dtype=torch.bool, device=used.device)
+                    chosen = distributed_like(chosen.index_fill_(0, used, True), self.weight)
+                    shortened = _shortened(self.weight, max_norm)
+                    self.weight.copy_(torch.where(chosen, shortened, self.weight))
+                    return self
                 rows = F.embedding(used, self.weight)  # weight[used] would wrap what a device holds
                 self.weight.index_copy_(0, used, _shortened(rows, max_norm))
         return self
@@ -291,6 +306,11 @@ class TokenEmbedding(torch.nn.Embedding):
         tensor([[1., 1.]])
         """
         n, old = whole("n", n, 1), len(self.weight)
+        if is_distributed(self.weight):
+            raise ShapeError(
+                "the rows of this table are shared by several processes (DTensor), which can't add any; call "
+                "add_rows before fully_shard, parallelize_module or distribute_module"
+            )
         self._catch_up()
         weight = torch.empty(
             (old + n, self.embedding_dim), dtype=self.weight.dtype, device=self.weight.device
@@ -366,7 +386,9 @@ class TokenEmbedding(torch.nn.Embedding):
         if self.padding_on_load == "zero" and self.padding_idx is not None and key in state_dict:
             loaded = state_dict[key].detach().clone()  # the caller's own tensor stays as it is
             if loaded.ndim == 2 and self.padding_idx < len(loaded):  # what does not fit, torch reports
-                loaded[self.padding_idx] = 0.0
+                part, place = own_part(loaded, self.padding_idx)
+                if place is not None:
+                    part[place] = 0.0
             state_dict[key] = loaded
         super()._load_from_state_dict(state_dict, prefix, *rest, **more)
 

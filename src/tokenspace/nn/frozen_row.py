@@ -23,10 +23,12 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.weak import WeakTensorKeyDictionary
 
-_FROZEN = WeakTensorKeyDictionary()  # Parameter -> its row; None once it is released
-_BEFORE: weakref.WeakKeyDictionary[Optimizer, list[tuple[Tensor, int, Tensor]]] = weakref.WeakKeyDictionary()
+from tokenspace.nn.gradient_hooks import add_hook, connect_hooks, hooks_of
+from tokenspace.nn.sharded import own_part
+
+_Held = tuple[Tensor, int, Tensor]  # a parameter, its row, and this process's part of the row
+_BEFORE: weakref.WeakKeyDictionary[Optimizer, list[_Held]] = weakref.WeakKeyDictionary()
 
 
 def freeze_row(weight: torch.nn.Parameter, row: int) -> None:
@@ -44,44 +46,56 @@ def freeze_row(weight: torch.nn.Parameter, row: int) -> None:
     tensor([[1.0000, 1.0000, 1.0000],
             [0.8500, 0.8500, 0.8500]])
     """
-    hooked = weight in _FROZEN
-    _FROZEN[weight] = row
-    if hooked:
+    hook = _hook_of(weight)
+    if hook is not None:
+        hook.row = row
+        connect_hooks(weight)
         return
     _watch_optimizers()
-    needed = weight.requires_grad
-    weight.requires_grad_(True)  # torch takes the hook only then, and keeps it through a change
-    weight.register_post_accumulate_grad_hook(_mask_gradient)
-    weight.requires_grad_(needed)
+    add_hook(weight, _MaskGradient(row))
 
 
 def release_row(weight: Tensor) -> None:
     """Undo `freeze_row`: the row is trained as the others are."""
-    if weight in _FROZEN:
-        _FROZEN[weight] = None
+    hook = _hook_of(weight)
+    if hook is not None:
+        hook.row = None
 
 
 def row_held(weight: Tensor) -> int | None:
     """The row of ``weight`` that `freeze_row` holds, if any."""
-    return _FROZEN.get(weight)
+    hook = _hook_of(weight)
+    return None if hook is None else hook.row
 
 
-def _mask_gradient(weight: Tensor) -> None:
-    gradient, row = weight.grad, _FROZEN.get(weight)
-    if gradient is None or row is None:
-        return
-    if not gradient.is_sparse:
-        gradient[row] = 0.0
-        return
-    # Not coalesced here: torch would round each partial sum of 16-bit numbers.
-    others = gradient._indices()[0] != row
-    weight.grad = torch.sparse_coo_tensor(
-        gradient._indices()[:, others],
-        gradient._values()[others],
-        gradient.shape,
-        is_coalesced=gradient.is_coalesced(),
-        check_invariants=False,
-    )
+class _MaskGradient:
+    """The hook of a frozen parameter, which knows the row."""
+
+    def __init__(self, row: int) -> None:
+        self.row: int | None = row  # None once it is released
+
+    def __call__(self, weight: Tensor) -> None:
+        gradient, row = weight.grad, self.row
+        if gradient is None or row is None:
+            return
+        if not gradient.is_sparse:
+            part, place = own_part(gradient, row)
+            if place is not None:
+                part[place] = 0.0
+            return
+        # Not coalesced here: torch would round each partial sum of 16-bit numbers.
+        others = gradient._indices()[0] != row
+        weight.grad = torch.sparse_coo_tensor(
+            gradient._indices()[:, others],
+            gradient._values()[others],
+            gradient.shape,
+            is_coalesced=gradient.is_coalesced(),
+            check_invariants=False,
+        )
+
+
+def _hook_of(weight: Tensor) -> _MaskGradient | None:
+    return next((hook for hook in hooks_of(weight) if isinstance(hook, _MaskGradient)), None)
 
 
 @functools.cache
@@ -93,14 +107,15 @@ def _watch_optimizers() -> None:
 
 @torch.no_grad()
 def _keep(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-    if not len(_FROZEN):
-        return
-    own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    held = [
-        (weight, row, weight[row].clone())
-        for weight, row in list(_FROZEN.items())
-        if row is not None and id(weight) in own
-    ]
+    held = []
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            row = row_held(weight)
+            if row is None:
+                continue
+            part, place = own_part(weight, row)
+            if place is not None:
+                held.append((weight, row, part[place].clone()))
     if held:
         _BEFORE[optimizer] = held
 
@@ -108,4 +123,6 @@ def _keep(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
 @torch.no_grad()
 def _put_back(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     for weight, row, before in _BEFORE.pop(optimizer, ()):
-        weight[row] = before
+        part, place = own_part(weight, row)
+        if place is not None:
+            part[place] = before

@@ -25,6 +25,7 @@ from torch import Tensor
 from tokenspace.errors import TokenIdError
 from tokenspace.ids import checked_ids
 from tokenspace.nn.arrays import array_over
+from tokenspace.nn.nested import nested_like, packed
 from tokenspace.nn.subclasses import register_checks
 from tokenspace.shapes import Array
 
@@ -51,6 +52,8 @@ batch 0, position 1 (valid: 0 to 2). Is the tokenizer larger than the table?
         raise TokenIdError(
             f"{what}s must be a tensor, found {type(ids).__name__}; torch.tensor(...) makes one"
         )
+    if ids.is_nested:
+        return nested_like(check_ids(packed(ids), rows, what, synchronize=synchronize), ids)
     if ids.is_meta or not (ids.is_cpu or synchronize):
         return _indices(ids, what)
     if torch._C._get_tracing_state() is not None:  # of torch.jit.trace: checked now, and no part of the trace
@@ -126,6 +129,7 @@ def check_labels(
             f"labels must be a tensor, found {type(labels).__name__}; torch.tensor(...) makes one"
         )
     no_row = -1 if masked is None else masked
+    _check_dense(labels, "label")
     if not labels.is_cpu:
         labels = _indices(labels, "label").long()
     elif _is_hidden(labels):
@@ -168,10 +172,20 @@ def _raise_outside_labels(labels: Tensor, rows: int, ignore_index: int, masked: 
 
 
 def _raise_outside(ids: Tensor, rows: int, what: str) -> None:
+    _check_dense(ids, what)
     values = ids.detach().cpu()
     if values.dtype == torch.bfloat16:  # numpy has none; no float is an id anyway
         values = values.float()
     checked_ids(array_over(values), rows, what)
+
+
+def _check_dense(ids: Tensor, what: str) -> None:
+    if ids.layout != torch.strided or ids.is_quantized:
+        found = "a quantized tensor" if ids.is_quantized else f"layout {ids.layout}"
+        raise TokenIdError(
+            f"{what}s must be a dense tensor of integers, found {found}; "
+            f"{'ids.int_repr() has the numbers' if ids.is_quantized else 'ids.to_dense() makes one'}"
+        )
 
 
 def _is_hidden(ids: Tensor) -> bool:

@@ -27,6 +27,8 @@ from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_labels
 from tokenspace.nn.initializers import Initializer, initialize_, normal_
 from tokenspace.nn.loss import Terms, chunked_summed_loss, summed_loss, without_autocast, without_row
+from tokenspace.nn.nested import axes_of, nested_like, packed
+from tokenspace.nn.sharded import without_partial
 from tokenspace.nn.traced import call_of
 from tokenspace.reference.recipes import head_from_checkpoint
 
@@ -250,6 +252,10 @@ class LMHead(nn.Module):
         """Logits (\\*axes, V) of hidden states (\\*axes, D); ``ShapeError`` unless they are D wide."""
         if not isinstance(hidden, Tensor) and (call := call_of(self, hidden)) is not None:
             return call
+        if hidden.is_nested:
+            return nested_like(self.forward(packed(hidden, 1)), hidden, 1)
+        hidden = without_partial(hidden)
+        self._split_from_sparse_lookup()
         self._check_shapes(hidden)
         hidden = ops.caught_up(hidden, self.weight)
         if self.hidden_scale != 1.0:
@@ -279,6 +285,10 @@ class LMHead(nn.Module):
         neither a row nor ``ignore_index``, or is the masked row; ``ShapeError`` if the axes differ or the
         smoothing is not in [0, 1).
         """
+        if hidden.is_nested or (isinstance(labels, Tensor) and labels.is_nested):
+            hidden, labels = _packed(hidden, labels)
+        hidden = without_partial(hidden)
+        self._split_from_sparse_lookup()
         self._check_shapes(hidden)
         smoothing = real("label_smoothing", label_smoothing)
         if not 0.0 <= smoothing < 1.0:
@@ -294,8 +304,6 @@ class LMHead(nn.Module):
                 f"there is one label per position: {tuple(hidden.shape[:-1])} expected, found "
                 f"{tuple(labels.shape)}{jagged if hidden.is_nested else ''}"
             )
-        if hidden.is_nested:  # jagged: the texts, one after the other
-            hidden, labels, counted = hidden.values(), labels.values(), counted.values()
         hidden, labels, counted = (
             hidden.reshape(-1, hidden.shape[-1]),
             labels.reshape(-1),
@@ -316,6 +324,21 @@ class LMHead(nn.Module):
                 hidden, weight, bias, labels, counted, Terms(self.soft_cap, smoothing, self.masked)
             )
             return total / counted.sum().clamp(min=1)
+
+    def _split_from_sparse_lookup(self) -> None:
+        """Have the head compiled apart from a lookup in its table that makes row-sparse gradients.
+
+        Of a compiled backward that adds up a sparse and a dense gradient torch says "INTERNAL ASSERT FAILED".
+        """
+        compiler = torch.compiler
+        training = torch.is_grad_enabled() and not compiler.is_exporting()
+        if not (training and compiler.is_compiling()):
+            return
+        if self._tied is not None and self._tied[0].sparse and self._tied[0].weight.requires_grad:
+            torch._dynamo.graph_break(
+                "sparse=True under a tied head makes no single compiled graph; set sparse=False on the "
+                "embedding: the head's gradient is dense anyway"
+            )
 
     def _check_shapes(self, hidden: Tensor) -> None:
         rows, width = self.weight.shape
@@ -390,6 +413,17 @@ class LMHead(nn.Module):
             if value != plain
         ]
         return ", ".join(parts)
+
+
+def _packed(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Nested hidden states and labels as plain ones (N, D) and (N,): the texts, one after the other."""
+    both = isinstance(labels, Tensor) and hidden.is_nested and labels.is_nested
+    if not both or axes_of(labels) != axes_of(hidden, 1):
+        raise ShapeError(
+            "there is one label per position: nested hidden states take nested labels "
+            "of the same texts (jagged ones share their offsets), and plain ones take plain ones"
+        )
+    return packed(hidden, 1), packed(labels)
 
 
 class _AskHead:

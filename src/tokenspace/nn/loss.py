@@ -24,6 +24,7 @@ from torch.autograd import forward_ad
 from torch.nn import LinearCrossEntropyOptions
 
 from tokenspace.errors import TokenspaceError
+from tokenspace.nn.sharded import distributed_like, is_distributed
 
 CHUNK_NUMBERS = 2**25
 """Scores in a chunk: 128 MB of float32. Smaller chunks would read the whole table too often."""
@@ -53,6 +54,12 @@ def token_losses(scores: Tensor, labels: Tensor, terms: Terms) -> Tensor:
     spread = _spread(scores, terms) if terms.label_smoothing else 0.0
     if terms.masked is not None:
         scores = without_row(scores, terms.masked)
+    if is_distributed(scores):  # whose gather takes fewer placements than torch's own loss
+        plain = F.cross_entropy(scores, labels, reduction="none")
+        if not terms.label_smoothing:
+            return plain
+        smooth = scores.logsumexp(1) - spread
+        return (1.0 - terms.label_smoothing) * plain + terms.label_smoothing * smooth
     picked = scores.gather(1, labels[:, None])[:, 0]
     return scores.logsumexp(1) - (1.0 - terms.label_smoothing) * picked - terms.label_smoothing * spread
 
@@ -70,7 +77,7 @@ def chunked_summed_loss(
 ) -> Tensor:
     """`summed_loss`, its (N, V) numbers made and dropped a chunk at a time; first-order gradients only."""
     _refuse_transforms(hidden, weight, bias)
-    if not len(hidden):
+    if not len(hidden) or is_distributed(hidden) or is_distributed(weight):
         return summed_loss(hidden, weight, bias, labels, counted, terms)
     if terms == Terms() and not (hidden.is_cpu or hidden.is_meta):
         return torch_chunked_loss(hidden, weight, bias, labels, counted)
@@ -224,7 +231,8 @@ def _spread(scores: Tensor, terms: Terms) -> Tensor:
 
 def without_row(scores: Tensor, row: int) -> Tensor:
     """Scores (\\*axes, V) with -Inf at one row of the table; made on the device, so nothing waits for it."""
-    return scores.masked_fill(torch.arange(scores.shape[-1], device=scores.device) == row, float("-inf"))
+    here = torch.arange(scores.shape[-1], device=scores.device) == row
+    return scores.masked_fill(distributed_like(here, scores), float("-inf"))
 
 
 def _chunk(positions: int, rows: int) -> int:

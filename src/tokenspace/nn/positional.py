@@ -22,6 +22,7 @@ from tokenspace.nn.attributes import CHECKS, Check, rows_of
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.ids import check_ids
 from tokenspace.nn.initializers import Initializer, normal_
+from tokenspace.nn.nested import nested_like, packed
 from tokenspace.nn.traced import call_of
 from tokenspace.reference.positional import ANY_COUNT, Layout, PaddingFrom
 
@@ -142,6 +143,8 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         """One row (\\*axes, D) per position id (\\*axes), a count from 0."""
         if not isinstance(position_ids, Tensor) and (call := call_of(self, position_ids)) is not None:
             return call
+        if isinstance(position_ids, Tensor) and position_ids.is_nested:
+            return nested_like(self.forward(packed(position_ids)), position_ids)
         rows = self.rows_for(position_ids)
         if ops.on_kernels([rows.table], [rows.ids]):
             return ops.embed([rows])

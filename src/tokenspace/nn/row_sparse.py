@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
-_MARKED = WeakTensorKeyDictionary()  # Parameter -> True
+from tokenspace.nn.gradient_hooks import add_hook, connect_hooks, hooks_of
 
 
 def mark_coalesced(weight: torch.nn.Parameter) -> None:
@@ -23,13 +22,10 @@ def mark_coalesced(weight: torch.nn.Parameter) -> None:
     >>> weight.grad.is_coalesced()
     True
     """
-    if weight in _MARKED:
-        return
-    _MARKED[weight] = True
-    needed = weight.requires_grad
-    weight.requires_grad_(True)  # torch takes the hook only then, and keeps it through a change
-    weight.register_post_accumulate_grad_hook(_mark)
-    weight.requires_grad_(needed)
+    if _mark in hooks_of(weight):
+        connect_hooks(weight)
+    else:
+        add_hook(weight, _mark)
 
 
 def _mark(weight: Tensor) -> None:

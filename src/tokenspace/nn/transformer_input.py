@@ -27,7 +27,7 @@ from tokenspace.nn.positional import (
     Start,
 )
 from tokenspace.nn.segment import SegmentEmbedding
-from tokenspace.nn.subclasses import distributed_like
+from tokenspace.nn.sharded import distributed_like
 from tokenspace.nn.traced import call_of
 
 Position = LearnedPositionalEmbedding | SinusoidalPositionalEncoding
@@ -176,10 +176,13 @@ class TransformerInput(nn.Module):
             raise ShapeError("give either ids or inputs_embeds, and not both")
         if ids is not None:
             _check_tensor(ids, "ids")
+            self._check_nested(ids)
             if ids.ndim != 2:
                 raise ShapeError(f"ids are (B, T), texts by positions; found shape {tuple(ids.shape)}")
             shape = (ids.shape[0], ids.shape[1])
         else:
+            if isinstance(inputs_embeds, Tensor):
+                self._check_nested(inputs_embeds)
             inputs_embeds = self._checked_embeds(inputs_embeds)
             shape = (inputs_embeds.shape[0], inputs_embeds.shape[1])
         if attention_mask is not None:
@@ -280,6 +283,20 @@ class TransformerInput(nn.Module):
             return attention_mask
         padding_idx = _adapted(self.token).padding_idx
         return None if ids is None or padding_idx is None else ids != padding_idx
+
+    def _check_nested(self, given: Tensor) -> None:
+        """Refuse nested tensors, but jagged ones where the tokens' rows alone are needed."""
+        if not given.is_nested:
+            return
+        added = self.position is not None or self.segment is not None or len(self.extras) > 0
+        if added or given.layout != torch.jagged:
+            taken = (
+                "no nested tensor, as it adds rows per position" if added else "jagged nested tensors only"
+            )
+            raise ShapeError(
+                f"this layer takes {taken}; found layout {given.layout}. Pad the texts to one length: "
+                "torch.nested.to_padded_tensor(ids, padding_id)"
+            )
 
     def _checked_embeds(self, inputs_embeds: Tensor | None) -> Tensor:
         width = _adapted(self.token).embedding_dim

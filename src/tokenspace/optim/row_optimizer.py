@@ -15,7 +15,7 @@ from torch.optim.optimizer import Optimizer
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import real
-from tokenspace.nn import memory
+from tokenspace.nn import memory, sharded
 from tokenspace.optim.gradients import row_gradient, wide
 from tokenspace.optim.touched import Touched
 
@@ -273,6 +273,8 @@ def steps_taken(state: State) -> int:
 
 def zeros_for(weight: Tensor, *, by_row: bool = False) -> Tensor:
     """A state of the parameter's shape, or of one number a row."""
+    if sharded.is_distributed(weight):
+        return sharded.zeros_like(weight, wide(weight.dtype), by_row=by_row)
     shape = tuple(weight.shape[:1] if by_row else weight.shape)
     if weight.is_cpu:
         return memory.untouched_zeros(shape, wide(weight.dtype))
