@@ -298,11 +298,9 @@ class LMHead(nn.Module):
         hidden = ops.caught_up(hidden, weight)
         labels, counted = check_labels(labels, len(weight), ignore_index, self.masked)
         if labels.shape != hidden.shape[:-1]:
-            jagged = "; jagged labels need the offsets of the hidden states themselves, not equal ones: "
-            jagged += "torch.nested.nested_tensor_from_jagged(labels.values(), hidden.offsets())"
             raise ShapeError(
                 f"there is one label per position: {tuple(hidden.shape[:-1])} expected, found "
-                f"{tuple(labels.shape)}{jagged if hidden.is_nested else ''}"
+                f"{tuple(labels.shape)}"
             )
         hidden, labels, counted = (
             hidden.reshape(-1, hidden.shape[-1]),
@@ -420,8 +418,9 @@ def _packed(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     both = isinstance(labels, Tensor) and hidden.is_nested and labels.is_nested
     if not both or axes_of(labels) != axes_of(hidden, 1):
         raise ShapeError(
-            "there is one label per position: nested hidden states take nested labels "
-            "of the same texts (jagged ones share their offsets), and plain ones take plain ones"
+            "there is one label per position: nested hidden states take nested labels of the same texts, and "
+            "plain ones take plain ones; jagged labels need the offsets of the hidden states themselves: "
+            "torch.nested.nested_tensor_from_jagged(labels.values(), hidden.offsets())"
         )
     return packed(hidden, 1), packed(labels)
 
