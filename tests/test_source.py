@@ -123,7 +123,7 @@ def test_gzip_members_and_padding_are_read_as_gzip_reads_them(tmp_path, padding)
     assert bytes(Source(tmp_path / "x").content()) == gzip.decompress(content + bytes(padding))
 
 
-@pytest.mark.parametrize("end", [b"junk", b"\0\0x", b"\x1f", gzip.compress(b"two")[:12]])
+@pytest.mark.parametrize("end", [b"junk", b"\0\0x", b"\x1f", gzip.compress(b"two", mtime=0)[:12]])
 def test_gzip_with_something_else_after_it_is_damaged(tmp_path, end):
     (tmp_path / "x").write_bytes(gzip.compress(b"one") + end)
     with pytest.raises(TableFormatError, match="damaged"):
