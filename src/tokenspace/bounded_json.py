@@ -27,8 +27,9 @@ class TooLargeError(ValueError):
     """The text is well-formed as far as it was read, and would take too much memory."""
 
 
-def parse(content: bytes, times: int = TIMES, **hooks: Any) -> Any:
-    """The value of a JSON text in UTF-8; ``hooks`` are ``json.loads``'s.
+def parse(content: bytes, times: int = TIMES, free: int = FREE, **hooks: Any) -> Any:
+    """The value of a JSON text in UTF-8, in at most ``times`` its bytes and ``free``; ``hooks`` are
+    ``json.loads``'s.
 
     ``ValueError`` says in one line why there is none: damage, with its byte; nesting past Python's limit; a
     number of thousands of digits; more values than ``times`` its bytes of memory can hold.
@@ -41,7 +42,7 @@ def parse(content: bytes, times: int = TIMES, **hooks: Any) -> Any:
     ValueError: at byte 3: Expecting value
     """
     if len(content) > SMALL:
-        _check_values(content, times)
+        _check_values(content, times, free)
     content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise ValueError("it is empty; get or make it again")
@@ -62,10 +63,10 @@ def parse(content: bytes, times: int = TIMES, **hooks: Any) -> Any:
         raise ValueError("a number of thousands of digits") from None
 
 
-def _check_values(content: bytes, times: int) -> None:
+def _check_values(content: bytes, times: int, free: int) -> None:
     """``ValueError`` if the text, its strings and its values would take too much memory."""
     widest = 1 if content.isascii() else _widest(content)
-    room = times * len(content) + FREE - (1 + 2 * widest) * len(content)
+    room = times * len(content) + free - (1 + 2 * widest) * len(content)
     most = max(room, 0) // _PER_VALUE
     count, inside, held = 0, 0, b""
     for start in range(0, len(content), _BLOCK):

@@ -14,6 +14,7 @@ MOST_HOLES = 100_000  # ids without a token, beyond one for each token: more is 
 MOST_LINES = 4_000_000  # of a vocab.txt
 MOST_BYTES = 1 << 25  # of tokenizer_config.json and other settings
 MOST_ENTRIES = 100_000  # of an object of settings or of added tokens
+FREE = 8 << 20  # bytes that settings may take beyond four times theirs: a model's may be held twice
 _SPARE_LINES = 10_000  # more than rows, or than merges that can be
 _FREE = 1 << 19  # bytes of tokens that are never too many
 _LONGEST_MEAN = 64  # bytes of a token, on average

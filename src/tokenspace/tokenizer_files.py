@@ -475,7 +475,10 @@ def _object(path: Path) -> dict[str, Any]:
     else:
         tokenizer_file_limits.check_settings_size(path, text)
     try:
-        content = bounded_json.parse(text, TIMES if is_vocabulary else bounded_json.TIMES)
+        if is_vocabulary:
+            content = bounded_json.parse(text, TIMES)
+        else:
+            content = bounded_json.parse(text, free=tokenizer_file_limits.FREE)
     except ValueError as error:
         raise CheckpointError(f"{path} is not JSON that can be read: {error}") from None
     if not is_vocabulary:
