@@ -50,7 +50,7 @@ def test_a_token_a_line(bare, other):
 def test_a_tokenizer_s_file_or_folder(bare, other):
     for named in (other / "vocab.txt", other):
         table = ts.load(bare, vocab=named)
-        assert list(table.vocab) == [*WORDS[:3], "[unused-row-3]", "[unused-row-4]"]
+        assert list(table.vocab) == [*WORDS[:3], "[SEP]", "[PAD]"]  # which BERT's tokenizer adds
         assert isinstance(table.tokenizer, Tokenizer)
         assert ts.load(bare, vocab=named, limit=4).tokenizer is None
 

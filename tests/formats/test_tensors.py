@@ -461,8 +461,8 @@ def test_named_tokens(saved, numbers, tmp_path):
     assert list(load_file(path, vocab=str(other / "words.txt")).vocab) == list("abcde")
     for named in (other / "vocab.txt", other):
         table = load_file(path, vocab=named)
-        assert list(table.vocab) == ["[UNK]", "##s", "the", "[unused-row-3]", "[unused-row-4]"]
-        assert table.vocab.special == (0,)
+        assert list(table.vocab) == ["[UNK]", "##s", "the", "[SEP]", "[PAD]"]  # which BERT's tokenizer adds
+        assert table.vocab.special == (0, 3, 4)
         assert table.vocab.kind(1) == "continuation"
         assert table.tokenizer is not None
     many = saved({"weight": numbers(258, D)}, words=None)
@@ -525,7 +525,7 @@ def test_damage_names_the_file(tmp_path, monkeypatch, numbers, saved):
     with pytest.raises(TableFormatError, match=r"x\.(pt|safetensors)"):
         load_file(path)
     (tmp_path / "empty.pt").write_bytes(b"")
-    with pytest.raises(TableFormatError, match=r"empty\.pt has 0 bytes"):
+    with pytest.raises(TableFormatError, match=r"empty\.pt: the file is empty"):
         load_file("empty.pt")
     torch.save({"weight": torch.zeros(0, 4)}, "none.pt")
     with pytest.raises(TableFormatError, match=r"'weight' is \[0, 4\]; it holds no numbers"):
