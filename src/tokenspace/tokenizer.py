@@ -141,7 +141,9 @@ class Tokenizer:
         >>> tokenizer.encode("The dog sat").tokens
         ['the', '[UNK]', 'sat']
         """
-        return cls(tokenizer_training.train(_Texts(texts), kind, vocab_size, min_count, lowercase))
+        # A generator stays one, so that training knows that it can't be read twice.
+        checked = text_files.each_text(texts) if isinstance(texts, Iterator) else _Texts(texts)
+        return cls(tokenizer_training.train(checked, kind, vocab_size, min_count, lowercase))
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────────
 

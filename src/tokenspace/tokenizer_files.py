@@ -346,7 +346,7 @@ def _wordpiece(path: Path) -> Description:
     if path.name != VOCAB_TXT and unk not in ids and _are_words(tokens):
         from tokenspace.formats.word_tokenizer import word_tokenizer  # here, since it imports this module
 
-        text = word_tokenizer(tokens, path)
+        text = _as_bytes(word_tokenizer(tokens, path))  # no model's: it gets no special tokens
         return Description(text, path, "a list of words: a text is split into them, and others are left out")
     if unk not in ids:
         raise CheckpointError(
