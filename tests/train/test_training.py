@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tokenspace.train import training
+from tokenspace.train import divergence, training
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 100])
@@ -20,10 +20,11 @@ def test_columns_are_moved_together_in_the_matrixs_own_memory(rng, monkeypatch, 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_number_that_is_not_finite_is_found_wherever_it_lies(monkeypatch, value):
-    monkeypatch.setattr(training, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(divergence, "_ROWS_AT_ONCE", 2)
     matrix = np.zeros((5, 2), np.float32)
-    assert training._is_finite(matrix)
+    limit = divergence.Limit([matrix])
+    assert not limit.excess([matrix])
     for place in np.ndindex(5, 2):
         spoiled = matrix.copy()
         spoiled[place] = value
-        assert not training._is_finite(spoiled)
+        assert limit.excess([spoiled]) == "a row holds NaN or infinity"
