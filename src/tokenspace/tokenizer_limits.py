@@ -43,7 +43,7 @@ def fault(description: bytes) -> str | None:
     >>> doubled = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     >>> twice = {"normalizer": {"type": "Sequence", "normalizers": [doubled] * 40}}
     >>> fault(json.dumps(twice).encode())
-    'its normalizers make more than 64 characters of one: Replace, number 13 of them'
+    'its normalizers make more than 64 characters of one: Replace, number 12 of them'
     """
     try:
         content = bounded_json.parse(description, TIMES)

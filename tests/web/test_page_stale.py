@@ -67,7 +67,7 @@ def test_a_step_left_before_its_answer_says_nothing(visit, builtin_site, begin, 
     last.continue_()
     page.wait_for_selector(drawn)
     assert page.locator(drawn).count() == 1
-    assert page.locator("#walk .panel .note, #walk .waiting").count() == 0
+    assert page.locator("#walk .waiting").count() == 0
 
 
 def test_a_text_left_before_its_walk_is_not_shown(visit, builtin_site):

@@ -16,7 +16,7 @@ from torch import Tensor
 def packed(texts: Tensor, trailing: int = 0) -> Tensor:
     """Return the rows of a nested tensor in one plain tensor; the last ``trailing`` axes are one row.
 
-    >>> packed(torch.nested.nested_tensor([torch.tensor([1, 2]), torch.tensor([3])]))
+    >>> packed(torch.nested.nested_tensor([torch.tensor([1, 2]), torch.tensor([3])], layout=torch.jagged))
     tensor([1, 2, 3])
     """
     if texts.layout == torch.jagged:
