@@ -1,4 +1,4 @@
-"""What do small files that promise or unpack to gigabytes cost a reader?
+"""Seconds and memory that small files cost a reader when they promise or unpack to gigabytes.
 
     python benchmarks/file_bounds.py            # a minute: results/file_bounds.md
 

@@ -69,7 +69,7 @@ def _is_table(checkpoint: Checkpoint, table: TensorInfo) -> bool:
 
 
 def _table_name(checkpoint: Checkpoint, table: TensorInfo, tying: Tying) -> list[Finding]:
-    """What to say of a table that is stored under another of its names."""
+    """Return the findings on a table that is stored under another of its names."""
     family = checkpoint.family
     if family is None or table.name in (checkpoint.prefix + family.token, family.token):
         return []

@@ -42,7 +42,7 @@ _SHOWN = 5
 
 
 class Stated(NamedTuple):
-    """What a file says under one ``key``; ``section`` is the path of objects that leads there."""
+    """The value of one ``key`` in a file; ``section`` is the path of objects that leads to it."""
 
     key: str
     section: tuple[str, ...]

@@ -72,7 +72,7 @@ def params(
 
 
 def _kind_of_file(name: str) -> Literal["table", "checkpoint"] | None:
-    """Whether ``name`` is that of a table or of a checkpoint's folder; None if there is no such file."""
+    """Return which of the two a file or folder called ``name`` is; None if there is no such file."""
     from tokenspace import formats
     from tokenspace.formats import hub, static_embedding
     from tokenspace.source import archive_of

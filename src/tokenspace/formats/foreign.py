@@ -152,7 +152,7 @@ def pickle(head: bytes) -> str | None:
 
 
 def text(head: bytes) -> str | None:
-    """Say what is wrong with lines of text that are no table, or only seem to be one; None if nothing is.
+    """Return what is wrong with lines that are not a table, or only look like one; None if nothing is.
 
     >>> text(b"the,0.1,0.2\\n")[:42], text(b"the 0.1 0.2\\n")
     ('has commas between its numbers (CSV): writ', None)
