@@ -8,7 +8,7 @@ loads as a table that holds together or is refused with a ``TableFormatError`` (
 ``CheckpointError``) of one line. No other error, no warning, no crash, nothing over 5 s, and no more memory
 than 4 × the bytes, unpacked, and 64 MB.
 
-The files are read in two processes, which are started again where one dies or is silent for 20 s. Of each
+The files are read in two processes, which are started again where one dies or is silent for a minute. Of each
 fault one file is kept, with what it said, and without the edits that it does not need.
 """
 
@@ -37,7 +37,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "formats"))
 RESULTS = HERE / "results" / "fuzz_tables.md"
 WORKERS = 2
 START = 600.0  # seconds that a worker may take until it is ready
-SILENT = 20.0  # seconds without a word from a worker: it hangs where no alarm reaches it
+SILENT = 60.0  # seconds without a word from a worker: it hangs where no alarm reaches it
 AGAIN = 3  # the exit status of a worker that has judged a case and must not judge the next
 WARM = 40  # cases that are read before any is measured: what libraries load once counts for none
 
@@ -77,9 +77,7 @@ def work(seeds_file: Path, seed: int, numbers: range, folder: Path, load: Load) 
 def _judge(fuzzing: Any, load: Load, made: Any, seeds: list, folder: Path) -> Any:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    files, read = fuzzing.files_of(made, seeds)
-    fuzzing.write(files, folder)
-    return fuzzing.judge(load, folder / read, fuzzing.unpacked_size(made, seeds))
+    return fuzzing.judge(load, fuzzing.files_of(made, seeds), folder)
 
 
 def watched(work: list[str], numbers: range, folder: Path, told: queue.Queue) -> None:
@@ -203,7 +201,7 @@ def _keep(fuzzing: Any, seeds: list, result: dict[str, Any], folder: Path, load:
     made = result["case"]
     if not result["kind"].startswith("the process"):
         made = fuzzing.shrunk(made, lambda fewer: _kind(fuzzing, seeds, fewer, load) == result["kind"])
-    files, read = fuzzing.files_of(made, seeds)
+    files, read, _ = fuzzing.files_of(made, seeds)
     fuzzing.write(files, folder)
     (folder / "WHY").write_text(f"{made}\nts.load({read!r})\n{result['kind']}\n{result['words']}\n")
     print(f"kept: {folder}")

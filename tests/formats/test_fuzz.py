@@ -51,10 +51,8 @@ def judged(_measured, fuzzing, seeds, tmp_path):
     """``judged(case, load)``: what the reader makes of the case's files."""
 
     def judge(case, load=ts.load):
-        files, read = fuzzing.files_of(case, seeds)
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        fuzzing.write(files, folder)
-        return fuzzing.judge(load, folder / read, fuzzing.unpacked_size(case, seeds))
+        return fuzzing.judge(load, fuzzing.files_of(case, seeds), folder)
 
     return judge
 

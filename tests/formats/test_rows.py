@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tokenspace.errors import TableFormatError
 from tokenspace.formats import glove, lines, word2vec
+from tokenspace.formats.tokens import LONGEST_TOKEN
 
 NUMBERS = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda x: str(np.float32(x)).encode()),
@@ -169,6 +170,16 @@ def test_a_line_without_end_is_cut_and_refused(load, write):
     head = b"3 2\n" if load is word2vec.load else b"a 1 2\n" * 5
     with pytest.raises(TableFormatError, match=r"line [26] \(byte \d+\): a token and 0 numbers, where 2"):
         load(write("t", head + b"x" * 10_000_000))
+
+
+@pytest.mark.parametrize("load", [word2vec.load, glove.load])
+def test_a_token_too_long_to_be_written_is_not_read(load, write):
+    head = b"3 2\n" if load is word2vec.load else b""
+    content = head + b"a 1 2\n%b 1 2\nb 1 2\n"
+    table = load(write("t", content % (b"x" * LONGEST_TOKEN)))
+    assert list(map(len, table.vocab)) == [1, LONGEST_TOKEN, 1]
+    with pytest.raises(TableFormatError, match=r"line [23] .*the token has 65,537 bytes, and 65,536 are the"):
+        load(write("t", content % (b"x" * (LONGEST_TOKEN + 1))))
 
 
 def test_the_first_thing_wrong_is_the_one_that_is_named(write):

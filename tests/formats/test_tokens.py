@@ -1,5 +1,6 @@
 """Tokens as they are read from a file: checked, replaced and counted without an object for each."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,16 @@ def test_repeated_tokens_are_counted(base, names):
         patch.setattr(tokens, "_TOKENS_AT_ONCE", 7)
         patch.setattr(tokens, "_BYTES_AT_ONCE", 5)
         assert repeated(Vocab(names)) == len(names) - len(set(names))
+
+
+def test_long_tokens_are_compared_without_numbers_for_each_byte():
+    vocab = Vocab(["a" * 5_000_000, "b", "a" * 5_000_000, "a" * 4_999_999 + "b", "b"])
+    tracemalloc.start()
+    try:
+        assert repeated(vocab) == 2
+        assert tracemalloc.get_traced_memory()[1] < 3 * 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_tokens_come_in_parts():

@@ -17,7 +17,7 @@ import numpy as np
 
 from tokenspace.errors import TableFormatError
 from tokenspace.formats.growing import GrowingRows
-from tokenspace.formats.lines import NUMBER, rows_of, whole_lines, width
+from tokenspace.formats.lines import NUMBER, Rows, rows_of, whole_lines, width
 from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, TokensRead, counted, encoded
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table, check_finite
@@ -63,7 +63,7 @@ def read_rows(
     texts = whole_lines(file, head, longest_line(dim))
     rest, fault = b"", None
     for text in texts:
-        read = rows_of(text, dim, most - len(tokens))
+        read = _with_short_tokens(rows_of(text, dim, most - len(tokens)))
         where = partial(_place, line + len(tokens), offset, read.starts)
         tokens.add_parts(np.frombuffer(text, np.uint8), read.starts[:-1], read.lengths, where)
         weight.add(read.numbers)
@@ -83,6 +83,16 @@ def read_rows(
             f"{place}: the file goes on after {counted(rows, 'row')}; is the count in its header wrong?"
         )
     return weight.matrix(), tokens
+
+
+def _with_short_tokens(read: Rows) -> Rows:
+    """The rows before the first whose token is too long."""
+    long = np.flatnonzero(read.lengths > LONGEST_TOKEN)
+    if not long.size:
+        return read
+    i = int(long[0])
+    fault = f"the token has {read.lengths[i]:,} bytes, and {LONGEST_TOKEN:,} are the most; is a newline missing?"
+    return Rows(read.starts[: i + 1], read.lengths[:i], read.numbers[:i], fault)
 
 
 def _place(line: int, offset: int, starts: Int[Array, " K_plus_1"], i: int) -> tuple[str, int]:

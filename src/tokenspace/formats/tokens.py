@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -162,9 +162,8 @@ def repeated(vocab: Vocab) -> int:
     3
     """
     hashes = np.empty(len(vocab), np.uint64)
-    for start in range(0, len(vocab), _TOKENS_AT_ONCE):
-        offsets = vocab.offsets[start : start + _TOKENS_AT_ONCE + 1]
-        hashes[start : start + _TOKENS_AT_ONCE] = _hashes(vocab.data[offsets[0] : offsets[-1]], offsets)
+    for start, stop in _rounds(vocab.offsets):
+        hashes[start:stop] = _hashes(vocab.data, vocab.offsets[start : stop + 1])
     order = np.argsort(hashes, kind="stable")
     repeats, strange = 0, set[bytes]()  # strange: tokens that share a hash with another's spelling
     leader, before = 0, np.uint64(0)
@@ -191,32 +190,51 @@ def _are_equal(vocab: Vocab, ids: Int[Array, " K"], others: Int[Array, " K"]) ->
     lengths = vocab.offsets[ids + 1] - vocab.offsets[ids]
     same = lengths == vocab.offsets[others + 1] - vocab.offsets[others]
     held = np.flatnonzero(same & (lengths > 0))
-    totals = np.cumsum(lengths[held])
-    cuts = np.searchsorted(totals, np.arange(_BYTES_AT_ONCE, totals[-1:].sum(), _BYTES_AT_ONCE))
-    for part in np.split(held, np.unique(cuts)):
-        if not part.size:
-            continue
-        ends = np.cumsum(lengths[part])
-        within = np.arange(int(ends[-1])) - np.repeat(ends - lengths[part], lengths[part])
-        left, right = (
-            vocab.data[np.repeat(vocab.offsets[which[part]], lengths[part]) + within]
-            for which in (ids, others)
-        )
-        same[part] = np.logical_and.reduceat(left == right, ends - lengths[part])
+    for start, stop in _rounds(np.append(0, np.cumsum(lengths[held]))):
+        part = held[start:stop]
+        left, right = (_bytes_of(vocab, which[part]) for which in (ids, others))
+        same[part] = np.logical_and.reduceat(left == right, np.cumsum(lengths[part]) - lengths[part])
     return same
 
 
+def _bytes_of(vocab: Vocab, ids: Int[Array, " K"]) -> Int[Array, " bytes"]:
+    """The bytes of these tokens, one token after the other."""
+    first = vocab.offsets[ids]
+    lengths = vocab.offsets[ids + 1] - first
+    if ids.size == 1:
+        return vocab.data[first[0] : first[0] + lengths[0]]
+    ends = np.cumsum(lengths)
+    return vocab.data[np.arange(int(ends[-1])) + np.repeat(first - ends + lengths, lengths)]
+
+
+def _rounds(offsets: Int[Array, " K_plus_1"]) -> Iterator[tuple[int, int]]:
+    """Ranges of tokens of at most ``_TOKENS_AT_ONCE`` tokens and ``_BYTES_AT_ONCE`` bytes, or of one token."""
+    start, end = 0, offsets.size - 1
+    while start < end:
+        fitting = int(np.searchsorted(offsets, offsets[start] + _BYTES_AT_ONCE, "right")) - 1
+        stop = min(max(fitting, start + 1), start + _TOKENS_AT_ONCE, end)
+        yield start, stop
+        start = stop
+
+
 def _hashes(data: Int[Array, " bytes"], offsets: Int[Array, " K_plus_1"]) -> Int[Array, " K"]:
-    """A polynomial of each token's bytes, modulo 2^64; equal tokens have equal ones."""
+    """A hash of each token's bytes; equal tokens have equal ones.
+
+    It is Python's where one token is all there is, a polynomial modulo 2^64 otherwise: that takes numbers of
+    24 bytes for each byte, and no Python object for each token.
+    """
     lengths = np.diff(offsets)
+    if int(lengths[0]) > _BYTES_AT_ONCE:
+        return np.array([hash(data[offsets[0] : offsets[1]].tobytes()) & (1 << 64) - 1], np.uint64)
     hashes = np.zeros(lengths.size, np.uint64)
     held = lengths > 0
     if held.any():
         starts = (offsets[:-1] - offsets[0])[held]
-        within = np.arange(data.size) - np.repeat(starts, lengths[held])
+        bytes_ = data[offsets[0] : offsets[-1]]
+        within = np.arange(bytes_.size) - np.repeat(starts, lengths[held])
         powers = np.full(int(lengths.max()), _BASE, np.uint64)
         np.multiply.accumulate(powers, out=powers)
-        hashes[held] = np.add.reduceat((data + np.uint64(1)) * powers[within], starts)
+        hashes[held] = np.add.reduceat((bytes_ + np.uint64(1)) * powers[within], starts)
     return hashes
 
 
