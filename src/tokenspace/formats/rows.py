@@ -91,7 +91,9 @@ def _with_short_tokens(read: Rows) -> Rows:
     if not long.size:
         return read
     i = int(long[0])
-    fault = f"the token has {read.lengths[i]:,} bytes, and {LONGEST_TOKEN:,} are the most; is a newline missing?"
+    fault = (
+        f"the token has {read.lengths[i]:,} bytes, and {LONGEST_TOKEN:,} are the most; is a newline missing?"
+    )
     return Rows(read.starts[: i + 1], read.lengths[:i], read.numbers[:i], fault)
 
 
