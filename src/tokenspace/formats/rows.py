@@ -91,9 +91,8 @@ def _with_short_tokens(read: Rows) -> Rows:
     if not long.size:
         return read
     i = int(long[0])
-    fault = (
-        f"the token has {read.lengths[i]:,} bytes, and {LONGEST_TOKEN:,} are the most; is a newline missing?"
-    )
+    most = f"{LONGEST_TOKEN:,} are the most"
+    fault = f"the token has {read.lengths[i]:,} bytes, and {most}; is a newline missing?"
     return Rows(read.starts[: i + 1], read.lengths[:i], read.numbers[:i], fault)
 
 

@@ -208,7 +208,7 @@ def _bytes_of(vocab: Vocab, ids: Int[Array, " K"]) -> Int[Array, " bytes"]:
 
 
 def _rounds(offsets: Int[Array, " K_plus_1"]) -> Iterator[tuple[int, int]]:
-    """Ranges of tokens of at most ``_TOKENS_AT_ONCE`` tokens and ``_BYTES_AT_ONCE`` bytes, or of one token."""
+    """Ranges of one token, or of at most ``_TOKENS_AT_ONCE`` tokens and ``_BYTES_AT_ONCE`` bytes."""
     start, end = 0, offsets.size - 1
     while start < end:
         fitting = int(np.searchsorted(offsets, offsets[start] + _BYTES_AT_ONCE, "right")) - 1
