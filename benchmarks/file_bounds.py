@@ -20,7 +20,7 @@ SECONDS, FACTOR, MEGABYTES = 5.0, 4, 64
 
 def main() -> int:
     import bombs
-    from peak import cost_of_loading
+    from peak import Loader
 
     lines = [
         "# Measured: small files that promise much",
@@ -31,13 +31,13 @@ def main() -> int:
         "| file | size, MB | seconds | memory, MB | within | what came |",
         "|---|---|---|---|---|---|",
     ]
-    wrong = 0
+    wrong, loader = 0, Loader()
     with tempfile.TemporaryDirectory() as name:
         for what, path in bombs.made(Path(name)):
             files = [path] if path.is_file() else path.rglob("*")
             size = sum(file.stat().st_size for file in files if file.is_file())
             size = max(size, bombs.UNPACKED.get(what.replace(" ", "_"), 0))
-            cost = cost_of_loading(path)
+            cost = loader.cost(path)
             within = cost.seconds < SECONDS and cost.grown < FACTOR * size + (MEGABYTES << 20)
             wrong += not within
             said = cost.said.split(str(path))[-1].lstrip(": ,").replace("|", "\\|")[:90].replace(name, "")
@@ -46,6 +46,7 @@ def main() -> int:
                 f"{'yes' if within else '**no**'} | {said} |"
             )
             print(lines[-1], flush=True)
+    loader.close()
     RESULTS.write_text("\n".join(lines) + "\n")
     return int(wrong > 0)
 

@@ -25,6 +25,7 @@ install_import_hook(
     [f"tokenspace.{room}" for room in ROOMS], "beartype.beartype"
 )  # numba compiles kernels itself
 
+import gc  # noqa: E402
 import importlib.util  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(items):
     """The files that take long come first, so that no process is left with one at the end (``-n 2``)."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_collection_finish():
+    """A garbage collection looks at what tests make, not at the modules and the thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_every_error_shortens_its_message(name):
     assert str(getattr(errors, name)(short)) == short
 
 
-@pytest.mark.parametrize("text", ["'", "\\", "'\\", "' ", "\"'", "a'b "], ids=repr)
+@pytest.mark.parametrize("text", ["'", "\\", "'\\", "' ", "\"'", "a'b ", "'x" + "y" * 300], ids=repr)
 def test_a_hostile_text_is_shortened_at_once(text):
     begin = time.perf_counter()
     assert len(str(ts.TokenspaceError(text * LONG))) <= 1_501

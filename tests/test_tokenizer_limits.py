@@ -76,6 +76,12 @@ GROWING = {
         model={"type": "Unigram", "unk_id": 0, "vocab": [["u", 0.0], ["x" * 10**6, 0.0]]}
     ),
     "a long added token": described(added=[A | {"content": "x" * 10**6, "normalized": False}]),
+    "many values": described(post=[{"a": 1}] * 200_000),
+    "many values of a model": described(model={"type": "BPE", "vocab": {}, "merges": [], "x": [[]] * 99_999}),
+    "a model that is a list": described(model=[{"a": 1}] * 200_000),
+    "a list": "[" + '{"a":1},' * 200_000 + "1]",
+    "lists for tokens": described(model={"type": "Unigram", "unk_id": 0, "vocab": [[["u"], 0.0]] * 99_999}),
+    "objects for merges": described(model={"type": "BPE", "vocab": {"a": 0}, "merges": [{"a": {}}] * 9_999}),
     "deep": "[" * 900_000,
     "long": '{"normalizer": [' + "[]," * 3_000_000 + "1]}",
 }

@@ -203,9 +203,10 @@ class Tokenizer:
         """How its tokens mark where words begin; None where its parts don't tell."""
         settings = self._settings
         model = settings["model"]
-        if model["type"] == "WordLevel" or model.get("end_of_word_suffix"):
+        kind = model.get("type")  # a file may leave it out
+        if kind == "WordLevel" or model.get("end_of_word_suffix"):
             return "word"
-        if model["type"] == "WordPiece":
+        if kind == "WordPiece":
             return "wordpiece" if model.get("continuing_subword_prefix") == CONTINUATION else None
         parts = [settings.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]
         if any(_holds(part, "ByteLevel") for part in parts):

@@ -481,10 +481,10 @@ def _object(path: Path) -> dict[str, Any]:
             content = bounded_json.parse(text, free=tokenizer_file_limits.FREE)
     except ValueError as error:
         raise CheckpointError(f"{path} is not JSON that can be read: {error}") from None
-    if not is_vocabulary:
-        tokenizer_file_limits.check_settings(path, content)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is a JSON {type(content).__name__}; an object is needed")
+    if not is_vocabulary:
+        tokenizer_file_limits.check_settings(path, content)
     return content
 
 

@@ -15,9 +15,12 @@ from typing import Any
 
 from tokenspace import bounded_json
 from tokenspace.errors import TokenspaceError, VocabError
+from tokenspace.shown import brief
 from tokenspace.tokenizer_errors import raised_as
 
 TIMES = 24  # bytes of memory for each of a description's, for its vocabulary as Python's objects
+MOST_VALUES = 50_000  # beside tokens and merges: of normalizers, templates and the like
+MOST_FIELDS = 16  # of a token or a merge
 MOST_STEPS = 256  # normalizers, pre-tokenizers, post-processors, decoders
 MOST_GROWTH = 64  # characters for each of a text
 MOST_ADDED = 100_000  # tokens that a template adds to a text
@@ -52,7 +55,9 @@ def fault(description: bytes) -> str | None:
     except ValueError:
         return None
     if not isinstance(content, dict):
-        return None
+        return f"it is a JSON {type(content).__name__}; an object is needed"
+    if found := _shape_fault(content):
+        return found
     try:
         for part, within in _LISTS.items():
             if sum(1 for _ in _steps(content.get(part), within)) > MOST_STEPS:
@@ -65,6 +70,34 @@ def fault(description: bytes) -> str | None:
         )
     except (KeyError, TypeError, AttributeError, ValueError):
         return None  # no tokenizer.json: the library says why
+
+
+def _shape_fault(content: dict[str, Any]) -> str | None:
+    """What no tokenizer has, and the library would hold some hundred times over before it says so."""
+    model, added = content.get("model"), content.get("added_tokens")
+    if "model" in content and not isinstance(model, dict):
+        return f"its model is a JSON {type(model).__name__}; an object is needed"
+    large = {"added_tokens": added}
+    if isinstance(model, dict):
+        large |= {name: model.get(name) for name in ("vocab", "merges")}
+    for name, entries in large.items():
+        if not isinstance(entries, dict | list):
+            continue
+        for entry in entries.values() if isinstance(entries, dict) else entries:
+            inner = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ()
+            if len(inner) > MOST_FIELDS or any(isinstance(each, dict | list) for each in inner):
+                return f"an entry of its {name} is {brief(repr(entry)[:200])}, which is none"
+    waiting = [part for name, part in content.items() if name not in ("model", "added_tokens")]
+    waiting += [part for name, part in (model or {}).items() if name not in ("vocab", "merges")]
+    count = 0
+    while waiting:
+        part = waiting.pop()
+        count += 1
+        if isinstance(part, dict | list):
+            if count + len(waiting) + len(part) > MOST_VALUES:
+                return f"it has more than {MOST_VALUES:,} values beside its tokens and merges"
+            waiting += part.values() if isinstance(part, dict) else part
+    return None
 
 
 def _steps(spec: Any, within: str) -> Iterator[dict[str, Any]]:

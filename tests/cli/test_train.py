@@ -14,12 +14,13 @@ import tokenspace as ts
 from tokenspace import formats
 from tokenspace.cli import main
 
+from .conftest import run_here
+
 TEXT = "the cat chased the mouse .\nthe dog chased the mouse .\nThe king ruled the land .\n" * 400
 
 
 def train(folder, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "tokenspace", "train", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return run_here(folder, "train", *arguments)
 
 
 def sent_to(terminal: int) -> bytes:

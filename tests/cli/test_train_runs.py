@@ -13,24 +13,13 @@ import pytest
 
 import tokenspace as ts
 
+from .conftest import run_here
+
 TEXT = "the cat chased the mouse .\nthe dog chased the mouse .\nThe king ruled the land .\n" * 400
 
 
-def run(folder, *arguments: str, stdin: str | None = None, **environment: str):
-    command = [sys.executable, "-m", "tokenspace", *arguments]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | environment,
-    )
-
-
 def train(folder, *arguments: str, stdin: str | None = None):
-    return run(folder, "train", *arguments, stdin=stdin)
+    return run_here(folder, "train", *arguments, stdin=stdin)
 
 
 @pytest.fixture
@@ -285,15 +274,15 @@ def test_what_can_not_be_is_one_line(folder, arguments, message):
 
 def test_the_curve_of_a_run(folder):
     assert train(folder, "text.txt", "-o", "t", "--epochs", "9", "--threads", "1").returncode == 0
-    drawn = run(folder, "loss", "t.loss.jsonl")
+    drawn = run_here(folder, "loss", "t.loss.jsonl")
     assert (drawn.returncode, drawn.stderr) == (0, "")
     assert "64,800 tokens, epoch 9 of 9" in drawn.stdout
-    document = json.loads(run(folder, "loss", "t.loss.jsonl", "--json").stdout)
+    document = json.loads(run_here(folder, "loss", "t.loss.jsonl", "--json").stdout)
     assert document["tokens"] == [7200 * n for n in range(1, 10)]
     assert document["losses"][0] > document["losses"][-1]
-    page = run(folder, "loss", "t.loss.jsonl", "-o", "curve.html")
+    page = run_here(folder, "loss", "t.loss.jsonl", "-o", "curve.html")
     assert page.stdout == "curve.html: 9 losses until 64,800 tokens, epoch 9 of 9\n"
     assert '"y":' in (folder / "curve.html").read_text()
-    wrong = run(folder, "loss", "text.txt")
+    wrong = run_here(folder, "loss", "text.txt")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
     assert "text.txt, line 1 is no loss" in wrong.stderr

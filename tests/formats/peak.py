@@ -1,29 +1,35 @@
-"""What loading a file costs a process of its own: seconds, and the growth of its peak memory."""
+"""What loading a file costs a process: seconds, and the growth of its peak memory."""
 
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 _CODE = """
-import json, re, sys, time
+import builtins, json, os, re, sys, time
 import tokenspace as ts
 from tokenspace.models import families, open
-import tokenizers
-if ".pt" in sys.argv[1]:
-    import torch
+import tokenizers, torch
+
 def peak():
-    return int(re.search(r"VmHWM:\\s+(\\d+)", open_file("/proc/self/status").read())[1]) << 10
-from builtins import open as open_file
-before, start = peak(), time.perf_counter()
-try:
-    said = repr(ts.load(sys.argv[1]))
-except ts.TokenspaceError as error:
-    said = f"{type(error).__name__}: {error}"
-print(json.dumps([said, time.perf_counter() - start, peak() - before]))
+    return int(re.search(r"VmHWM:\\s+(\\d+)", builtins.open("/proc/self/status").read())[1]) << 10
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        before, start = peak(), time.perf_counter()
+        try:
+            said = repr(ts.load(json.loads(line)))
+        except ts.TokenspaceError as error:
+            said = f"{type(error).__name__}: {error}"
+        print(json.dumps([said, time.perf_counter() - start, peak() - before]), flush=True)
+        os._exit(0)
+    if status := os.waitpid(child, 0)[1]:
+        print(json.dumps([f"died with status {status}", 0, 0]), flush=True)
 """
 
 
@@ -35,9 +41,28 @@ class Cost(NamedTuple):
     grown: int
 
 
-def cost_of_loading(path: Path, patience: float = 120) -> Cost:
-    """Load ``path`` in a new process."""
-    done = subprocess.run(
-        [sys.executable, "-c", _CODE, path], capture_output=True, text=True, check=True, timeout=patience
-    )
-    return Cost(*json.loads(done.stdout.splitlines()[-1]))
+class Loader:
+    """Loads each file in a process of its own: a fork of one that has loaded the libraries."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CODE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def cost(self, path: Path, patience: float = 120) -> Cost:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(str(path)) + "\n")
+        self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], patience)[0]:
+            self.close()
+            raise TimeoutError(f"{path} was not loaded in {patience} s")
+        return Cost(*json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -3,19 +3,26 @@
 import pytest
 
 from . import bombs
-from .peak import cost_of_loading
+from .peak import Loader
 
 LOADED = {"npz_of_many_arrays", "gzip_and_padding", "fasttext_of_short_words"}
 
 
+@pytest.fixture(scope="module")
+def loader():
+    loader = Loader()
+    yield loader
+    loader.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", bombs.BOMBS, ids=lambda make: make.__name__)
-def test_a_small_file_takes_little_memory_and_time(make, tmp_path):
+def test_a_small_file_takes_little_memory_and_time(make, loader, tmp_path):
     path = make(tmp_path)
     files = [path] if path.is_file() else path.rglob("*")
     size = sum(file.stat().st_size for file in files if file.is_file())
     size = max(size, bombs.UNPACKED.get(make.__name__, 0))
-    cost = cost_of_loading(path)
+    cost = loader.cost(path)
     assert cost.said.startswith(
         "Table(" if make.__name__ in LOADED else ("TableFormatError", "CheckpointError")
     )

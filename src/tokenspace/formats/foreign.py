@@ -9,7 +9,7 @@ import re
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from tokenspace.formats.lines import NUMBER, spaced, width
+from tokenspace.formats.lines import NUMBER, WIDEST, spaced, width
 
 _TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # the number that an older torch.save begins with
 _PICKLE = re.compile(
@@ -193,11 +193,11 @@ def _fields(line: bytes, mark: bytes) -> int:
     if mark not in line:
         return 0
     points = line.replace(b",", b".") if mark == b";" else line
-    return width(re.sub(rb'[ \t"]', b"", points).replace(mark, b" "))
+    return width(points.translate(None, b' \t"').replace(mark, b" "))
 
 
 def _has_decimal_commas(line: bytes) -> bool:
-    fields = spaced(line).split()[1:]
+    fields = line.split(None, WIDEST)[1:WIDEST]
     return bool(fields) and all(
         b"," in field and NUMBER.fullmatch(field.replace(b",", b".")) for field in fields
     )

@@ -21,6 +21,7 @@ from tokenspace.formats.tokens import counted
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.source import ZIP
 
+WIDEST = 1 << 16  # numbers in a row of text; what claims more is damage
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _BLOCK = 1 << 18  # bytes parsed at once: what is made of them stays in the processor's cache
 _NEWLINE, _RETURN, _SPACE = b"\n\r "
@@ -53,8 +54,11 @@ def whole_lines(file: io.BufferedReader, head: bytes, longest: int) -> Iterator[
         size += len(block) - cut
         if size > longest:
             text = b"".join(held)
-            yield text[:longest] + b"\n"
-            held, size = [text[longest:]], size - longest
+            start = 0
+            while size > longest:
+                yield text[start : start + longest] + b"\n"
+                start, size = start + longest, size - longest
+            held = [text[start:]]
         block = file.read1(_BLOCK)
         if not block:
             break
@@ -167,8 +171,8 @@ def seems_no_text(token: bytes) -> bool:
 
 
 def width(text: bytes) -> int:
-    """How many numbers end a row; 0 if the line is no row."""
-    fields = spaced(text).rstrip(b" \r\n").split(b" ")
+    """How many numbers end a row, of ``WIDEST`` + 1 at most; 0 if the line is no row."""
+    fields = spaced(text).rstrip(b" \r\n").rsplit(b" ", WIDEST + 1)
     count = 0
     while count < len(fields) - 1 and NUMBER.fullmatch(fields[-1 - count]):
         count += 1

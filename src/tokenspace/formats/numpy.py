@@ -107,16 +107,17 @@ def read_vocabulary(names: Path, path: Path, rows: int, errors: Errors, limit: i
     held = lines_of(Source(names), rows, cut=rows == limit)
     if held.startswith(codecs.BOM_UTF8):
         raise TableFormatError(f"{names}, line 1 (byte 0): a UTF-8 byte order mark; {UNMARK}")
+    unended = bool(held) and not held.endswith(b"\n")
+    lines = held.count(b"\n") + unended  # counted first: their places take eight bytes each
+    if lines < rows or (lines > rows and rows != limit):
+        raise TableFormatError(
+            f"{path} has {counted(rows, 'row')}, {names} {counted(lines, 'line')}; each row needs a token"
+        )
     text = np.frombuffer(held, np.uint8)
     ends = np.flatnonzero(text == ord("\n"))
-    if held and not held.endswith(b"\n"):
+    if unended:
         ends = np.append(ends, len(held))
-    if rows == limit:
-        ends = ends[:rows]
-    if len(ends) != rows:
-        raise TableFormatError(
-            f"{path} has {counted(rows, 'row')}, {names} {counted(len(ends), 'line')}; each row needs a token"
-        )
+    ends = ends[:rows]
     starts = np.concatenate([[0], ends[:-1] + 1])
     returned = (ends > starts) & (text[ends - 1] == ord("\r"))
     kept = np.ones(ends[-1], bool)

@@ -17,12 +17,11 @@ import numpy as np
 
 from tokenspace.errors import TableFormatError
 from tokenspace.formats.growing import GrowingRows
-from tokenspace.formats.lines import NUMBER, Rows, rows_of, whole_lines, width
+from tokenspace.formats.lines import NUMBER, WIDEST, Rows, rows_of, whole_lines, width
 from tokenspace.formats.tokens import LONGEST_TOKEN, Errors, TokensRead, counted, encoded
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.table import Table, check_finite
 
-WIDEST = 1 << 16  # numbers in a row of text; what claims more is damage
 _LONGEST_NUMBER = 64
 _ROWS_AT_ONCE = 1024
 _MOST_BLANKS = 1 << 24  # bytes after the last row

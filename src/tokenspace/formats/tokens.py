@@ -124,9 +124,10 @@ def decoded(token: bytes, errors: Errors, path: Path, place: str, offset: int | 
     try:
         return token.decode("utf-8", errors)
     except UnicodeDecodeError:
-        shown = token.removeprefix(b"\n")  # which ends the record before, in word2vec's binary files
+        # A newline ends the record before, in word2vec's binary files; a token without an end is damage.
+        shown = repr(token[: 2 * _SHOWN].removeprefix(b"\n")) + "…" * (len(token) > 2 * _SHOWN)
         at = "" if offset is None else f" (byte {offset:,})"
-        raise TableFormatError(f"{path}, {place}{at}: the token {shown!r} is not UTF-8; {MENDED}") from None
+        raise TableFormatError(f"{path}, {place}{at}: the token {shown} is not UTF-8; {MENDED}") from None
 
 
 def table_read(
