@@ -1,6 +1,6 @@
 """Does every reader of tables take any bytes at all, and either load them or refuse them?
 
-    python benchmarks/fuzz_tables.py --files 20000 --seed 1            # six minutes: results/fuzz_tables.md  
+    python benchmarks/fuzz_tables.py --files 20000 --seed 1            # three minutes: results/fuzz_tables.md
     python benchmarks/fuzz_tables.py --files 2000 --seed 7 --only numpy    # of one kind; prints only
 
 The claim: of at least 20,000 mutated files (tests/formats/fuzz_seeds.py says of what, mutations.py how), each
