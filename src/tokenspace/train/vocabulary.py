@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class Splitter:
         >>> Splitter("word", lowercase=True).split(["The", "cat's", "(mat)."])
         Words(words=['the', "cat's", '(', 'mat', ')', '.'], chunks=array([0, 1, 2, 2, 2, 2]))
         """
-        plain = [self._is_plain(chunk) for chunk in chunks]
+        plain = self._are_plain(chunks)
         words = list(itertools.compress(chunks, plain))
         if self._lowercase:
             words = [word.lower() for word in words]
@@ -66,11 +67,10 @@ class Splitter:
         order = np.argsort(chunk, kind="stable")
         return Words([words[k] for k in order], chunk[order])
 
-    def _is_plain(self, chunk: str) -> bool:
-        """Whether a chunk of ASCII characters is one word as it stands, so that the library need not tell."""
-        if self._kind == "word":
-            return chunk.isascii() and chunk.isalpha()
-        return chunk.isascii() and chunk.isprintable()
+    def _are_plain(self, chunks: Sequence[str]) -> list[bool]:
+        """Return whether each chunk is one word of ASCII characters, which the library need not split."""
+        as_it_stands = str.isalpha if self._kind == "word" else str.isprintable
+        return list(map(operator.and_, map(str.isascii, chunks), map(as_it_stands, chunks)))
 
     def _split_by_library(self, chunks: list[str]) -> tuple[list[str], Int[Array, " words"]]:
         inner = self._inner
@@ -120,6 +120,8 @@ class WordCounts:
 
     def frequent(self, min_count: int) -> Frequent:
         """The words seen at least ``min_count`` times; ``CorpusError`` if they are too many."""
+        if not self._runs:
+            return self._frequent_in_memory(min_count)
         kept: list[tuple[int, str]] = []
         distinct, letters, top = 0, 0, (0, "")
         for word, count in self._merged():
@@ -129,17 +131,26 @@ class WordCounts:
                 kept.append((-count, word))
                 letters += len(word)
                 if len(kept) > MOST_WORDS or letters > MOST_LETTERS:
-                    raise CorpusError(
-                        f"more than {len(kept) - 1:,} distinct words ({letters:,} characters) occur "
-                        f"{min_count:,} times or more, too many for a table; raise the minimum count, "
-                        "or learn pieces of words"
-                    )
+                    raise _too_many(len(kept), letters, min_count)
         kept.sort()
         return Frequent([word for _, word in kept], distinct, (top[1], -top[0]) if distinct else None)
 
+    def _frequent_in_memory(self, min_count: int) -> Frequent:
+        """Return what ``frequent`` does; only the words that are kept are looked at one by one."""
+        counts = self._counts[: len(self._numbers)]
+        if not len(counts):
+            return Frequent([], 0, None)
+        most = int(counts.max())
+        top = min(itertools.compress(self._numbers, (counts == most).tolist()))
+        enough = counts >= min_count
+        words = list(itertools.compress(self._numbers, enough.tolist()))
+        for n, letters in enumerate(itertools.accumulate(map(len, words)), 1):
+            if n > MOST_WORDS or letters > MOST_LETTERS:
+                raise _too_many(n, letters, min_count)
+        kept = sorted(zip((-counts[enough]).tolist(), words, strict=True))
+        return Frequent([word for _, word in kept], len(counts), (top, most))
+
     def _merged(self) -> Iterator[tuple[str, int]]:
-        if not self._runs:
-            return zip(self._numbers, self._counts.tolist(), strict=False)
         self._spill()
         while len(self._runs) > _RUNS_AT_ONCE:
             some, self._runs = self._runs[:_RUNS_AT_ONCE], self._runs[_RUNS_AT_ONCE:]
@@ -158,6 +169,13 @@ class WordCounts:
         with path.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{word}\n{count}\n" for word, count in counted)
         self._runs.append(path)
+
+
+def _too_many(words: int, letters: int, min_count: int) -> CorpusError:
+    return CorpusError(
+        f"more than {words - 1:,} distinct words ({letters:,} characters) occur {min_count:,} times or more, "
+        "too many for a table; raise the minimum count, or learn pieces of words"
+    )
 
 
 def _merge(runs: Sequence[Path]) -> Iterator[tuple[str, int]]:
