@@ -133,10 +133,12 @@ class Numbered:
             tick()
         frequent = counts.frequent(min_count)
         tokenizer = tokenizer_of(frequent.words, kind, lowercase)
-        if counts.numbers is None:
+        if counts.numbers is None or frequent.numbers is None:
             return Learned(frequent, tokenizer, *self.encode_chunks(tokenizer))
         id_of = tokenizer.inner.get_vocab()
-        ids = np.array([id_of.get(word, -1) for word in counts.numbers], np.int32)[np.concatenate(numbers)]
+        id_of_number = np.full(len(counts.numbers), -1, np.int32)
+        id_of_number[frequent.numbers] = [id_of[word] for word in frequent.words]
+        ids = id_of_number[np.concatenate(numbers)]
         owner = np.concatenate(owners)
         known = ids >= 0
         if special:

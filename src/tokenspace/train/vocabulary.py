@@ -87,6 +87,7 @@ class Frequent(NamedTuple):
     words: list[str]  # the most frequent first, equally frequent ones by spelling
     distinct: int  # how many there were in all
     top: tuple[str, int] | None  # the most frequent of all, and its count
+    numbers: Int[Array, " words"] | None  # the words' numbers in ``WordCounts``, while these hold
 
 
 class WordCounts:
@@ -108,7 +109,9 @@ class WordCounts:
     def add(self, words: Sequence[str], counts: Int[Array, " words"]) -> Int[Array, " words"]:
         """Add counts; returns the words' numbers, which hold as long as ``numbers`` is not None."""
         numbers, before = self._numbers, len(self._numbers)
-        found = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int32)
+        new = [word for word in dict.fromkeys(words) if word not in numbers]
+        numbers.update(zip(new, itertools.count(before), strict=False))
+        found = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
         self._letters += sum(map(len, itertools.islice(reversed(numbers), len(numbers) - before)))
         if len(numbers) > len(self._counts):
             more = np.zeros(2 * len(numbers) - len(self._counts), np.int64)
@@ -133,13 +136,13 @@ class WordCounts:
                 if len(kept) > MOST_WORDS or letters > MOST_LETTERS:
                     raise _too_many(len(kept), letters, min_count)
         kept.sort()
-        return Frequent([word for _, word in kept], distinct, (top[1], -top[0]) if distinct else None)
+        return Frequent([word for _, word in kept], distinct, (top[1], -top[0]) if distinct else None, None)
 
     def _frequent_in_memory(self, min_count: int) -> Frequent:
         """Return what ``frequent`` does; only the words that are kept are looked at one by one."""
         counts = self._counts[: len(self._numbers)]
         if not len(counts):
-            return Frequent([], 0, None)
+            return Frequent([], 0, None, np.zeros(0, np.int64))
         most = int(counts.max())
         top = min(itertools.compress(self._numbers, (counts == most).tolist()))
         enough = counts >= min_count
@@ -147,8 +150,10 @@ class WordCounts:
         for n, letters in enumerate(itertools.accumulate(map(len, words)), 1):
             if n > MOST_WORDS or letters > MOST_LETTERS:
                 raise _too_many(n, letters, min_count)
-        kept = sorted(zip((-counts[enough]).tolist(), words, strict=True))
-        return Frequent([word for _, word in kept], len(counts), (top, most))
+        numbers = np.flatnonzero(enough)
+        kept = sorted(zip((-counts[numbers]).tolist(), words, numbers.tolist(), strict=True))
+        words = [word for _, word, _ in kept]
+        return Frequent(words, len(counts), (top, most), np.array([number for *_, number in kept], np.int64))
 
     def _merged(self) -> Iterator[tuple[str, int]]:
         self._spill()
