@@ -216,9 +216,9 @@ def main() -> int:
             words = sum(len(line.split()) for line in lines)
             pairs = [measured("English", path, words, 1, seed=1)]
         else:
-            done = {(pair.epochs, pair.seed, pair.text) for pair in pairs}
-            plan = [case for case in itertools.product(EPOCHS, SEEDS, TEXTS) if case not in done]
-            for epochs, seed, text in plan[: arguments.most]:
+            done = {(pair.seed, pair.epochs, pair.text) for pair in pairs}
+            plan = [case for case in itertools.product(SEEDS, EPOCHS, TEXTS) if case not in done]
+            for seed, epochs, text in plan[: arguments.most]:
                 path = folder / f"{text}.txt"
                 if not path.exists():
                     TEXTS[text](path)
