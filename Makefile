@@ -1,6 +1,6 @@
 # make demo: the main job on the built-in table, from nothing.   make test: everything, as CI runs it.
 # make bench: what docs/speed.md shows, measured again.   make test-gpu, make bench-gpu: the same where CUDA is.
-# make bench-training: what docs/training.md and docs/language_model.md show, in half an hour.
+# make bench-training: what docs/training.md and docs/language_model.md show, in an hour.
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
@@ -27,7 +27,7 @@ check: $(VENV)/dev
 bench: $(BENCH)/made
 	$(BENCH)/bin/python benchmarks
 
-# The texts are Debian's: wordnet-base, dict-gcide, bible-kjv, bible-kjv-text.
+# The texts are Debian's: wordnet-base, dict-gcide, dict-wn, bible-kjv, bible-kjv-text.
 bench-training: $(BENCH)/made
 	$(BENCH)/bin/python benchmarks/skipgram.py
 	$(BENCH)/bin/python benchmarks/preparation.py

@@ -21,7 +21,10 @@ import wordnet_corpus
 from tokenspace import Table, Tokenizer, formats, geometry, train
 
 ROWS = 33_000  # and three special tokens
-RECIPE = {"dim": 100, "window": 8, "negative": 5, "epochs": 15, "sample": 1e-4, "seed": 1, "threads": 1}
+RECIPE = {
+    "dim": 100, "window": 8, "negative": 5, "epochs": 15, "sample": 1e-4, "seed": 1, "threads": 1,
+    "shuffle": False,  # as when it was chosen
+}  # fmt: skip
 PACKAGES = ("wordnet-base", "bible-kjv", "bible-kjv-text")
 PAIRS = {"WordSim-353": "wordsim353.tsv", "SimLex-999": "simlex999.txt"}
 

@@ -172,6 +172,26 @@ def test_other_settings_are_refused(broken_off, changed):
     assert contents(broken_off) == before
 
 
+def test_a_run_begun_before_pieces_were_shuffled_goes_on_in_order_alone(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "SECONDS_BETWEEN_EVENTS", 0.0)
+        train(folder, shuffle=False, **after(7))
+    assert "shuffle" not in json.loads((folder / "t.training" / "settings.json").read_text())["settings"]
+    with pytest.raises(OutputError, match=r"other settings \(shuffle false then, true now\)"):
+        train(folder, resume=True)
+    train(folder, resume=True, shuffle=False)
+    train(folder, "whole.safetensors", shuffle=False)
+    assert (folder / "t.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
+    with pytest.raises(OutputError, match="made with other settings: shuffle False, not True"):
+        train(folder, resume=True)
+
+
+def test_a_table_of_shuffled_pieces_is_not_what_a_run_in_order_would_make(folder):
+    assert train(folder).provenance["settings"]["shuffle"] is True
+    with pytest.raises(OutputError, match="made with other settings: shuffle True, not False"):
+        train(folder, resume=True, shuffle=False)
+
+
 @pytest.mark.parametrize("change", ["longer", "same length", "gone", "another name", "one more"])
 def test_other_text_is_refused(broken_off, change):
     text = broken_off / "text.txt"
@@ -296,12 +316,10 @@ def test_ctrl_c_between_checkpoints_leaves_the_last_one(folder, monkeypatch, min
 
 
 @pytest.mark.parametrize("pieces", [4, 5, 16])
-def test_how_much_is_read_at_once_changes_nothing(folder, monkeypatch, pieces):
+def test_how_many_pieces_a_call_of_the_pool_gets_changes_nothing(folder, monkeypatch, pieces):
     """Of the 11 pieces of an epoch."""
     (folder / "text.txt").write_text("\n".join(LINES * 6000))
-    monkeypatch.setattr(training, "PIECES_A_READ", 1000)
     expected = train(folder, "whole.safetensors")
-    monkeypatch.setattr(training, "PIECES_A_READ", pieces)
     monkeypatch.setattr(training, "PIECES_A_CALL", pieces)
     table = train(folder)
     np.testing.assert_array_equal(table.weight, expected.weight)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tokenspace.errors import ShapeError
-from tokenspace.train.settings import _WHOLE, default_epochs, default_min_count, real, whole
+from tokenspace.train.settings import _WHOLE, checked, default_epochs, default_min_count, real, whole
 
 
 @pytest.mark.parametrize("value", [0, -1, 513, 2.0, True, None, "5", float("nan")], ids=repr)
@@ -33,6 +33,34 @@ def test_defaults_follow_the_size_of_the_corpus():
         10,
         5,
     ]
+
+
+def settings(**given):
+    defaults = {
+        "dim": None, "epochs": None, "window": 5, "negative": 5, "sample": 1e-3, "min_count": None,
+        "lowercase": True, "words": "word", "threads": 1, "seed": 1, "alpha": None, "min_alpha": 1e-4,
+        "shuffle": True, "tokenizer_given": False, "init_dim": None,
+    }  # fmt: skip
+    return checked(**(defaults | given))
+
+
+def test_the_learning_rate_is_higher_for_few_epochs_unless_there_are_rows_to_keep():
+    assert [settings(epochs=epochs).alpha for epochs in (1, 2, 5, 9, None)] == [
+        0.1,
+        0.0625,
+        0.025,
+        0.025,
+        0.025,
+    ]
+    assert settings(epochs=1, init_dim=100).alpha == 0.025
+    assert settings(epochs=1, alpha=0.03).alpha == 0.03
+
+
+def test_settings_state_shuffling_only_where_there_is_any():
+    assert settings().described()["shuffle"] is True
+    assert "shuffle" not in settings(shuffle=False).described()
+    with pytest.raises(ShapeError, match="shuffle must be True or False, found 1"):
+        settings(shuffle=1)
 
 
 def test_the_command_allows_what_the_settings_do():

@@ -82,7 +82,7 @@ def test_the_provenance_says_what_made_the_table(two_topics):
     assert json.loads(json.dumps(about)) == about
     assert about["settings"] == {
         "dim": 20, "epochs": 1, "window": 5, "negative": 3, "sample": 1e-3, "min_count": 1, "lowercase": True,
-        "threads": 1, "seed": 7, "alpha": 0.025, "min_alpha": 1e-4, "words": "word",
+        "threads": 1, "seed": 7, "alpha": 0.1, "min_alpha": 1e-4, "words": "word", "shuffle": True,
     }  # fmt: skip
     assert about["notes"] == [f"minimum count 1, chosen for {two_topics.stat().st_size:,} bytes of text"]
     assert [file["name"] for file in about["corpus"]] == ["topics.txt"]

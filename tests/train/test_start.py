@@ -18,7 +18,7 @@ def settings(**changed):
     asked = {
         "dim": None, "epochs": 1, "window": 2, "negative": 2, "sample": 0.0, "min_count": None,
         "lowercase": True, "words": "word", "threads": 1, "seed": 1, "alpha": 0.025, "min_alpha": 1e-4,
-        "tokenizer_given": False, "init_dim": None,
+        "shuffle": True, "tokenizer_given": False, "init_dim": None,
     }  # fmt: skip
     return checked(**(asked | changed))
 

@@ -10,7 +10,7 @@ from tokenspace.cli.console import json_option
 
 _AT_LEAST_1 = click.IntRange(min=1)
 _ONLY = {
-    "skipgram": ("window", "negative", "min_count", "sample", "snapshots"),
+    "skipgram": ("window", "negative", "min_count", "sample", "alpha", "shuffle", "snapshots"),
     "lm": ("layers", "heads", "context", "minutes", "checkpoint"),
 }
 
@@ -105,6 +105,18 @@ _ONLY = {
     type=click.FloatRange(0, 1),
     show_default=True,
     help="skipgram: frequent words above this share are thinned.",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(1e-9, 10),
+    metavar="RATE",
+    help="skipgram: learning rate to begin with.  [default: 0.025; more below 5 epochs, 0.1 for one]",
+)
+@click.option(
+    "--shuffle/--in-order",
+    default=True,
+    show_default=True,
+    help="skipgram: read pieces of the text in an order of its own each epoch, or from front to back.",
 )
 @click.option(
     "--snapshots",

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenspace.kernels import vector
+from tokenspace.kernels.shuffle import shuffle
 from tokenspace.kernels.skipgram_memory import (
     LONGEST_SENTENCE,
     Model,
@@ -91,7 +92,7 @@ def draws(counts: np.ndarray, sample: float, window: int, rng: np.random.Generat
     share = np.cumsum(weight)
     ends = np.rint(share / share[-1] * NEGATIVES_TABLE).astype(np.int64)
     negatives = np.repeat(np.arange(len(counts), dtype=np.int32), np.diff(ends, prepend=0))
-    rng.shuffle(negatives)
+    shuffle(negatives, rng)
     return Draws(keep=np.maximum(np.ceil(keep) - 1, 0).astype(np.uint32), negatives=negatives, window=window)
 
 

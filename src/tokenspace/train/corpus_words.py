@@ -124,7 +124,7 @@ class Numbered:
             if counts.numbers is not None:
                 numbers.append(found)
                 owners.append((words.chunks + first).astype(np.int32))
-            special |= {first + k: chunk for k, chunk in enumerate(chunks) if _holds_special(chunk)}
+            special |= {first + k: chunk for k, chunk in _with_special(chunks)}
             first += len(chunks)
             tick()
         for chunks in self.missed():
@@ -133,10 +133,12 @@ class Numbered:
             tick()
         frequent = counts.frequent(min_count)
         tokenizer = tokenizer_of(frequent.words, kind, lowercase)
-        if counts.numbers is None:
+        if counts.numbers is None or frequent.numbers is None:
             return Learned(frequent, tokenizer, *self.encode_chunks(tokenizer))
         id_of = tokenizer.inner.get_vocab()
-        ids = np.array([id_of.get(word, -1) for word in counts.numbers], np.int32)[np.concatenate(numbers)]
+        id_of_number = np.full(len(counts.numbers), -1, np.int32)
+        id_of_number[frequent.numbers] = [id_of[word] for word in frequent.words]
+        ids = id_of_number[np.concatenate(numbers)]
         owner = np.concatenate(owners)
         known = ids >= 0
         if special:
@@ -181,8 +183,11 @@ class Numbered:
         return np.fromfile(self._missed, np.uint8, record.missed, offset=record.missed_first).tobytes()
 
 
-def _holds_special(chunk: str) -> bool:
-    return "[" in chunk and any(token in chunk for token in WORD_SPECIAL)
+def _with_special(chunks: list[str]) -> list[tuple[int, str]]:
+    """Return the chunks that hold what is written like a special token, with their places."""
+    if not any(token in "\n".join(chunks) for token in WORD_SPECIAL):
+        return []
+    return [(k, chunk) for k, chunk in enumerate(chunks) if any(token in chunk for token in WORD_SPECIAL)]
 
 
 def _split(chunks: bytes) -> list[str]:

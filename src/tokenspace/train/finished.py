@@ -10,6 +10,7 @@ from tokenspace import formats, text
 from tokenspace.errors import OutputError
 from tokenspace.shown import shown
 from tokenspace.table import Table
+from tokenspace.train.run import UNSTATED
 from tokenspace.train.sources import check_unchanged
 
 
@@ -33,9 +34,10 @@ def finished(
         raise _other(name, "is no table of such a run")
     if "snapshot_at" in made:
         raise _other(name, f"is a snapshot, made when {made['snapshot_at']:.0%} of a run was done")
-    for key, value in settings.items():
-        if value is not None and before.get(key) != value:
-            raise _other(name, f"was made with other settings: {key} {before.get(key)!r}, not {value!r}")
+    for key, value in (UNSTATED | settings).items():
+        was = before.get(key, UNSTATED.get(key))
+        if value is not None and was != value:
+            raise _other(name, f"was made with other settings: {key} {was!r}, not {value!r}")
     if beginning is not None:
         _check_beginning(name, made, beginning)
     if "interrupted_at" in made:

@@ -54,6 +54,7 @@ _NAMES = frozenset((_SETTINGS, _STATE, _TABLE, _LOSSES, _LOCK, _CORPUS))
 _SNAPSHOT = re.compile(r"snapshot-(\d+)\.safetensors")
 _SUM = "crc32"  # a key of the state's metadata
 _DIFFERENCES = 3  # named in an error
+UNSTATED = {"shuffle": False}  # settings as they are where a run or a table does not state them
 
 
 class Run:
@@ -335,7 +336,8 @@ def _check_is_ours(folder: Path) -> None:
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
     """The first settings that differ, as they were and as they are."""
     keys = [key for key in before | now if before.get(key) != now.get(key)]
-    named = [f"{key} {_brief(before.get(key))} then, {_brief(now.get(key))} now" for key in keys]
+    then, now = UNSTATED | before, UNSTATED | now
+    named = [f"{key} {_brief(then.get(key))} then, {_brief(now.get(key))} now" for key in keys]
     more = f"; and {len(named) - _DIFFERENCES} more" if len(named) > _DIFFERENCES else ""
     return "; ".join(named[:_DIFFERENCES]) + more
 

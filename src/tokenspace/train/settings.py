@@ -13,6 +13,8 @@ from tokenspace.errors import ShapeError
 from tokenspace.tokenizer_training import WHOLE_WORDS
 
 _TOKENS_IN_ALL = 20_000_000
+_EPOCHS = 5
+_ALPHA, _MOST_ALPHA = 0.025, 0.1
 _WHOLE = {
     "dim": (1, 65_536),
     "epochs": (1, 100_000),
@@ -44,12 +46,19 @@ class Settings:
     alpha: float
     min_alpha: float
     words: str | None = None
+    shuffle: bool = True
 
     def described(self) -> dict[str, Any]:
-        """For a table's provenance; ``words`` only where words were learned."""
+        """Return them for a table's provenance.
+
+        ``words`` is there only where words were learned, ``shuffle`` only where it is True: a table made
+        before there was a choice says nothing of it, and was read in the order of its files.
+        """
         description = asdict(self)
         if self.words is None:
             del description["words"]
+        if not self.shuffle:
+            del description["shuffle"]
         return description
 
 
@@ -67,12 +76,14 @@ def checked(
     seed: Any,
     alpha: Any,
     min_alpha: Any,
+    shuffle: Any,
     tokenizer_given: bool,
     init_dim: int | None,
 ) -> Settings:
     """The settings that were asked for; ``ShapeError`` if one can't be, or two don't go together.
 
-    ``dim`` None is ``init_dim``, the width of the table to begin with, or 100.
+    ``dim`` None is ``init_dim``, the width of the table to begin with, or 100. ``alpha`` None is 0.025 with
+    such a table, whose rows are worth keeping, and without one ``default_alpha``.
     """
     if tokenizer_given and min_count is not None:
         raise ShapeError("min_count chooses a vocabulary, and a tokenizer has its own: give one or the other")
@@ -83,10 +94,13 @@ def checked(
             f"the table to begin with has width {init_dim:,}, and dim is {dim:,}; "
             f"leave dim out, or make it {init_dim:,}"
         )
+    epochs = None if epochs is None else whole("epochs", epochs)
+    if alpha is None:
+        alpha = _ALPHA if init_dim is not None else default_alpha(epochs)
     alpha = real("alpha", alpha, 1e-9, 10.0)
     return Settings(
         dim=dim,
-        epochs=None if epochs is None else whole("epochs", epochs),
+        epochs=epochs,
         window=whole("window", window),
         negative=whole("negative", negative),
         sample=real("sample", sample, 0.0, 1.0),
@@ -97,6 +111,7 @@ def checked(
         alpha=alpha,
         min_alpha=real("min_alpha", min_alpha, 0.0, alpha),
         words=None if tokenizer_given else words,
+        shuffle=truth("shuffle", shuffle),
     )
 
 
@@ -170,10 +185,25 @@ def default_min_count(corpus_bytes: int) -> int:
     return 1 + sum(corpus_bytes >= 10**power for power in (5, 6, 7, 8))
 
 
+def default_alpha(epochs: int | None) -> float:
+    """Return 0.025, word2vec's learning rate, or more for fewer than five epochs: 0.125 a run, 0.1 at most.
+
+    Rows move by the sum of all rates. At 0.025 that is too little for a single pass: frequent words are where
+    they belong, and all others still on their way there. ``epochs`` None is a number that the corpus decides,
+    never less than five.
+
+    >>> [default_alpha(epochs) for epochs in (1, 2, 3, 4, 5, 50, None)]
+    [0.1, 0.0625, 0.041667, 0.03125, 0.025, 0.025, 0.025]
+    """
+    if epochs is None or epochs >= _EPOCHS:
+        return _ALPHA
+    return min(round(_ALPHA * _EPOCHS / epochs, 6), _MOST_ALPHA)
+
+
 def default_epochs(corpus_tokens: int) -> int:
     """As many as make 20 million tokens in all, at least 5 and at most 50: a small text is read more often.
 
     >>> [default_epochs(tokens) for tokens in (1_000, 1_000_000, 100_000_000)]
     [50, 20, 5]
     """
-    return min(max(-(-_TOKENS_IN_ALL // corpus_tokens), 5), 50)
+    return min(max(-(-_TOKENS_IN_ALL // corpus_tokens), _EPOCHS), 50)

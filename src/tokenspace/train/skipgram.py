@@ -39,8 +39,9 @@ def skipgram(
     tokenizer: Tokenizer | None = None,
     threads: int | None = None,
     seed: int = 1,
-    alpha: float = 0.025,
+    alpha: float | None = None,
     min_alpha: float = 1e-4,
+    shuffle: bool = True,
     init: Table | None = None,
     evaluate: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     snapshots: int = 0,
@@ -63,7 +64,10 @@ def skipgram(
     - ``threads``: by default all that this process may use. With one thread the same files, settings and seed
       give the same bits on every run and CPU; with more, threads race for rows and no two runs are equal.
     - ``sample``: the subsampling threshold of frequent tokens; 0 keeps every occurrence.
-    - ``alpha``, the learning rate, falls to ``min_alpha`` in a straight line, a step every 10,000 tokens.
+    - ``alpha``, the learning rate, falls to ``min_alpha`` in a straight line, a step every 10,000 tokens. By
+      default 0.025; with fewer than five epochs and no ``init``, 0.125 / ``epochs``, but 0.1 at most.
+    - ``shuffle``: read pieces of some 10,000 tokens in an order drawn anew for each epoch, so that a text
+      whose parts differ is not learned mostly from its end; False reads from front to back.
     - ``init``: the rows of the tokens that it has are copied to begin with, the others drawn.
     - ``evaluate``: files of word pairs or analogies, asked of the table after each epoch; the last scores are
       in the provenance, all of them in the loss file.
@@ -109,6 +113,7 @@ def skipgram(
         seed=seed,
         alpha=alpha,
         min_alpha=min_alpha,
+        shuffle=shuffle,
         tokenizer_given=tokenizer is not None,
         init_dim=None if init is None else init.dim,
     )

@@ -2,8 +2,8 @@
 
 A *piece* is a range of sentences in one epoch, about 10,000 tokens. Its learning rate and its random numbers
 depend on its place in the plan alone, never on the threads, nor on where a run was broken off. Pieces are
-begun in order; whenever the loop rests, the first ``done`` of the plan are done and no other is begun. So
-both matrices and that number are all that it takes to go on.
+begun in the order of the plan (``reading_order.py``); whenever the loop rests, the first ``done`` of it are
+done and no other is begun. So both matrices and that number are all that it takes to go on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,24 +27,15 @@ from tokenspace.train.corpus import Corpus
 from tokenspace.train.divergence import Diverged, Limit
 from tokenspace.train.losses import LossLog
 from tokenspace.train.progress import Progress
+from tokenspace.train.reading_order import ReadingOrder
 from tokenspace.train.settings import Settings
 
 TOKENS_A_PIECE = 10_000  # between two changes of the learning rate
-PIECES_A_READ = 16  # from disk, or more with many threads: to read one takes longer than all else around it
 PIECES_A_CALL = 4096  # of the pool, which would go through all that are left when the loop is told to pause
 SECONDS_BETWEEN_EVENTS = 0.1
 MOST_LOSSES = 1000  # lines of losses, evenly spaced over the plan
 _UNTRAINED_NAMED = 100  # ids in the provenance
 _ROWS_AT_ONCE = 16_384
-
-
-class _Text(NamedTuple):
-    """The sentences, from ``first`` on, of the pieces at the places ``start … stop-1`` of an epoch."""
-
-    start: int
-    stop: int
-    first: int
-    sentences: Any
 
 
 class Training:
@@ -68,9 +59,9 @@ class Training:
             kernel.scratch(settings.dim, settings.window, settings.negative) for _ in range(settings.threads)
         ]
         first, before = corpus.cuts(TOKENS_A_PIECE)
-        self._first, self._before = first.tolist(), before.tolist()
-        self.pieces_an_epoch = len(self._first) - 1
-        self.pieces = self._epochs * self.pieces_an_epoch
+        self._first = first.tolist()
+        self._order = ReadingOrder(before, self._epochs, settings.seed, settings.shuffle)
+        self.pieces_an_epoch, self.pieces = self._order.pieces, self._order.steps
         self.done = 0
         self.log: LossLog | None = None
         self._loss, self._pairs = np.zeros(self.pieces), np.zeros(self.pieces, np.int64)
@@ -87,8 +78,7 @@ class Training:
         self._line_ends = (0, 0.0)  # tokens and seconds at the last one
         self._caller = threading.get_ident()
         nothing = kernel.Corpus(np.zeros(0, np.int32), np.zeros(1, np.int64))
-        self._read_last = _Text(0, 0, 0, nothing)
-        self._train_sentences(0, 0, nothing, settings.alpha, 1, worker=0)  # compiled before the clock starts
+        self._train_sentences(nothing, settings.alpha, 1, worker=0)  # compiled before the clock starts
 
     # ── training ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -125,38 +115,20 @@ class Training:
             self._seconds, self._began = self.seconds, None
 
     def _train(self, worker: int, piece: int) -> None:
-        epoch, place = divmod(piece, self.pieces_an_epoch)
-        settings, tokens = self._settings, self._corpus.tokens
-        before = self._before[place]
-        read = (epoch * tokens + before) / (self._epochs * tokens)
-        rate = settings.alpha + (settings.min_alpha - settings.alpha) * read
+        settings, epoch, place = self._settings, piece // self.pieces_an_epoch, self._order.place(piece)
+        before, after = self.tokens_before(piece), self.tokens_before(piece + 1)
+        rate = settings.alpha + (settings.min_alpha - settings.alpha) * (before / self.all_tokens)
         (seed,) = np.random.SeedSequence([settings.seed, epoch, place]).generate_state(1, np.uint64)
-        text = self._text(place)
-        first, last = self._first[place] - text.first, self._first[place + 1] - text.first
-        loss, pairs = self._train_sentences(first, last, text.sentences, rate, seed, worker)
+        read = self._corpus.piece(self._first[place], self._first[place + 1], self._kernel.LONGEST_SENTENCE)
+        loss, pairs = self._train_sentences(self._kernel.Corpus(*read), rate, seed, worker)
         self._loss[piece], self._pairs[piece], self._is_done[piece] = loss, pairs, True
         self._sums[worker] += loss, pairs
-        self._read[worker] += self._before[place + 1] - before
+        self._read[worker] += after - before
 
-    def _text(self, place: int) -> _Text:
-        """A part of the corpus that has the piece at ``place``: what was read last, or what is read now.
-
-        Workers are at places that lie near each other. One that is just beyond a part reads the next for all.
-        """
-        text = self._read_last
-        if not text.start <= place < text.stop:
-            stop = min(place + max(PIECES_A_READ, 4 * self._settings.threads), self.pieces_an_epoch)
-            first, last = self._first[place], self._first[stop]
-            ids, offsets = self._corpus.piece(first, last, self._kernel.LONGEST_SENTENCE)
-            text = self._read_last = _Text(place, stop, self._first[place], self._kernel.Corpus(ids, offsets))
-        return text
-
-    def _train_sentences(
-        self, first: int, last: int, sentences: Any, rate: float, seed: int, worker: int
-    ) -> tuple[float, int]:
+    def _train_sentences(self, sentences: Any, rate: float, seed: int, worker: int) -> tuple[float, int]:
         return self._kernel.train_sentences(
-            first,
-            last,
+            0,
+            len(sentences.offsets) - 1,
             sentences,
             self._model,
             self._draws,
@@ -189,8 +161,7 @@ class Training:
 
     def tokens_before(self, piece: int) -> int:
         """How many tokens the plan reads before ``piece``."""
-        epoch, place = divmod(piece, self.pieces_an_epoch)
-        return epoch * self._corpus.tokens + self._before[place]
+        return self._order.tokens_before(piece)
 
     def epoch_before(self, piece: int) -> int:
         """The epoch, counted from 1, that ends at ``piece`` or goes on there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class Splitter:
         >>> Splitter("word", lowercase=True).split(["The", "cat's", "(mat)."])
         Words(words=['the', "cat's", '(', 'mat', ')', '.'], chunks=array([0, 1, 2, 2, 2, 2]))
         """
-        plain = [self._is_plain(chunk) for chunk in chunks]
+        plain = self._are_plain(chunks)
         words = list(itertools.compress(chunks, plain))
         if self._lowercase:
             words = [word.lower() for word in words]
@@ -66,11 +67,10 @@ class Splitter:
         order = np.argsort(chunk, kind="stable")
         return Words([words[k] for k in order], chunk[order])
 
-    def _is_plain(self, chunk: str) -> bool:
-        """Whether a chunk of ASCII characters is one word as it stands, so that the library need not tell."""
-        if self._kind == "word":
-            return chunk.isascii() and chunk.isalpha()
-        return chunk.isascii() and chunk.isprintable()
+    def _are_plain(self, chunks: Sequence[str]) -> list[bool]:
+        """Return whether each chunk is one word of ASCII characters, which the library need not split."""
+        as_it_stands = str.isalpha if self._kind == "word" else str.isprintable
+        return list(map(operator.and_, map(str.isascii, chunks), map(as_it_stands, chunks)))
 
     def _split_by_library(self, chunks: list[str]) -> tuple[list[str], Int[Array, " words"]]:
         inner = self._inner
@@ -87,6 +87,7 @@ class Frequent(NamedTuple):
     words: list[str]  # the most frequent first, equally frequent ones by spelling
     distinct: int  # how many there were in all
     top: tuple[str, int] | None  # the most frequent of all, and its count
+    numbers: Int[Array, " words"] | None  # the words' numbers in ``WordCounts``, while these hold
 
 
 class WordCounts:
@@ -108,7 +109,9 @@ class WordCounts:
     def add(self, words: Sequence[str], counts: Int[Array, " words"]) -> Int[Array, " words"]:
         """Add counts; returns the words' numbers, which hold as long as ``numbers`` is not None."""
         numbers, before = self._numbers, len(self._numbers)
-        found = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int32)
+        new = [word for word in dict.fromkeys(words) if word not in numbers]
+        numbers.update(zip(new, itertools.count(before), strict=False))
+        found = np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
         self._letters += sum(map(len, itertools.islice(reversed(numbers), len(numbers) - before)))
         if len(numbers) > len(self._counts):
             more = np.zeros(2 * len(numbers) - len(self._counts), np.int64)
@@ -120,6 +123,8 @@ class WordCounts:
 
     def frequent(self, min_count: int) -> Frequent:
         """The words seen at least ``min_count`` times; ``CorpusError`` if they are too many."""
+        if not self._runs:
+            return self._frequent_in_memory(min_count)
         kept: list[tuple[int, str]] = []
         distinct, letters, top = 0, 0, (0, "")
         for word, count in self._merged():
@@ -129,17 +134,28 @@ class WordCounts:
                 kept.append((-count, word))
                 letters += len(word)
                 if len(kept) > MOST_WORDS or letters > MOST_LETTERS:
-                    raise CorpusError(
-                        f"more than {len(kept) - 1:,} distinct words ({letters:,} characters) occur "
-                        f"{min_count:,} times or more, too many for a table; raise the minimum count, "
-                        "or learn pieces of words"
-                    )
+                    raise _too_many(len(kept), letters, min_count)
         kept.sort()
-        return Frequent([word for _, word in kept], distinct, (top[1], -top[0]) if distinct else None)
+        return Frequent([word for _, word in kept], distinct, (top[1], -top[0]) if distinct else None, None)
+
+    def _frequent_in_memory(self, min_count: int) -> Frequent:
+        """Return what ``frequent`` does; only the words that are kept are looked at one by one."""
+        counts = self._counts[: len(self._numbers)]
+        if not len(counts):
+            return Frequent([], 0, None, np.zeros(0, np.int64))
+        most = int(counts.max())
+        top = min(itertools.compress(self._numbers, (counts == most).tolist()))
+        enough = counts >= min_count
+        words = list(itertools.compress(self._numbers, enough.tolist()))
+        for n, letters in enumerate(itertools.accumulate(map(len, words)), 1):
+            if n > MOST_WORDS or letters > MOST_LETTERS:
+                raise _too_many(n, letters, min_count)
+        numbers = np.flatnonzero(enough)
+        kept = sorted(zip((-counts[numbers]).tolist(), words, numbers.tolist(), strict=True))
+        words = [word for _, word, _ in kept]
+        return Frequent(words, len(counts), (top, most), np.array([number for *_, number in kept], np.int64))
 
     def _merged(self) -> Iterator[tuple[str, int]]:
-        if not self._runs:
-            return zip(self._numbers, self._counts.tolist(), strict=False)
         self._spill()
         while len(self._runs) > _RUNS_AT_ONCE:
             some, self._runs = self._runs[:_RUNS_AT_ONCE], self._runs[_RUNS_AT_ONCE:]
@@ -158,6 +174,13 @@ class WordCounts:
         with path.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{word}\n{count}\n" for word, count in counted)
         self._runs.append(path)
+
+
+def _too_many(words: int, letters: int, min_count: int) -> CorpusError:
+    return CorpusError(
+        f"more than {words - 1:,} distinct words ({letters:,} characters) occur {min_count:,} times or more, "
+        "too many for a table; raise the minimum count, or learn pieces of words"
+    )
 
 
 def _merge(runs: Sequence[Path]) -> Iterator[tuple[str, int]]:
