@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tokenspace.nn.ops import torch_only
+from tokenspace.nn import torch_only
 
 DEVICE = os.environ.get("TOKENSPACE_TEST_DEVICE", "cuda")
 

@@ -15,7 +15,7 @@ from tokenspace.nn import (
     SinusoidalPositionalEncoding,
     TokenEmbedding,
     TransformerInput,
-    ops,
+    dispatch,
     pending_rows,
 )
 
@@ -149,7 +149,7 @@ def test_out_is_written(compiled):
 def test_torch_only_is_compiled_as_such(compiled):
     layer, ids = bert(), torch.tensor([[1, 2, 3]])
     fast = compiled(layer)
-    with ops.torch_only():
+    with dispatch.torch_only():
         torch.testing.assert_close(fast(ids), layer(ids), rtol=1e-5, atol=1e-5)
     assert torch.equal(fast(ids), layer(ids))
 

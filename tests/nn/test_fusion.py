@@ -19,8 +19,8 @@ from tokenspace.nn import (
     SinusoidalPositionalEncoding,
     TokenEmbedding,
     TransformerInput,
+    dispatch,
     fusion,
-    ops,
 )
 
 V, D, T = 11, 6, 5
@@ -142,7 +142,7 @@ def test_at_once_or_by_parts_the_numbers_and_gradients_are_the_same(recipe, dtyp
     assert not is_fused(by_parts(layer), given) or recipe == "token"
     found, expected = run(layer, given), run(by_parts(layer), given)
     assert_same(found, expected, layer.layer_norm is not None or recipe == "opt-350m", dtype)
-    with ops.torch_only():
+    with dispatch.torch_only():
         alone = run(layer, given)
     assert_same(found, alone, layer.layer_norm is not None or layer.projection is not None, dtype)
 
@@ -258,7 +258,7 @@ def test_what_is_done_to_a_part_is_done(change):
         change(each)
     assert not is_fused(layer, given)
     found = run(layer, given)
-    with ops.torch_only():
+    with dispatch.torch_only():
         expected = run(twin, given)
     assert_same(found, expected, normed=True)
     assert not torch.allclose(found[0], before[0])
@@ -301,7 +301,7 @@ def test_a_table_of_another_width_meets_as_torch_lets_it():
     layer.position.weight = nn.Parameter(torch.randn(T, 1))  # the same number in each column
     given = arguments(layer)
     assert not is_fused(layer, given)
-    with ops.torch_only():
+    with dispatch.torch_only():
         expected = run(layer, given)
     assert_same(run(layer, given), expected, normed=True)
 
@@ -386,7 +386,7 @@ def test_parts_of_several_types_meet_as_torch_lets_them(convert):
     layer = make().eval()
     convert(layer)
     given = arguments(layer)
-    with ops.torch_only():
+    with dispatch.torch_only():
         expected = outcome(layer, given)
     found = outcome(layer, given)
     if isinstance(expected, str):
@@ -436,7 +436,7 @@ class TestTravels:
         for each, switch in ((layer, False), (twin, True)):
             head = nn.Linear(D, V, bias=False)
             head.weight = each.token.weight
-            context = ops.torch_only() if switch else torch.enable_grad()
+            context = dispatch.torch_only() if switch else torch.enable_grad()
             with context:
                 head(each(**given)).logsumexp(-1).sum().backward()
             results.append(each.token.weight.grad)
@@ -449,7 +449,7 @@ class TestTravels:
             layer.extras["language"].weight = layer.extras["role"].weight
             given = arguments(layer)
             if off:
-                with ops.torch_only():
+                with dispatch.torch_only():
                     results.append(run(layer, given))
             else:
                 assert is_fused(layer, given)

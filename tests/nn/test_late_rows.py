@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 
-from tokenspace.nn import LMHead, SegmentEmbedding, TokenEmbedding, TransformerInput, ops, pending_rows
+from tokenspace.nn import LMHead, SegmentEmbedding, TokenEmbedding, TransformerInput, dispatch, pending_rows
 
 V, D = 6, 4
 
@@ -76,7 +76,7 @@ READS = {
 
 
 def read_by_torch(module):
-    with ops.torch_only():
+    with dispatch.torch_only():
         return module(torch.arange(V))
 
 

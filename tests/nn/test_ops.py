@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tokenspace import reference
 from tokenspace.errors import ShapeError, TokenIdError
-from tokenspace.nn import TokenEmbedding, ops, plain
-from tokenspace.nn.ops import Norm, Rows, torch_only
+from tokenspace.nn import TokenEmbedding, ops, plain, torch_only
+from tokenspace.nn.ops import Norm, Rows
 
 V, D = 7, 4
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

@@ -10,7 +10,7 @@ from tokenspace.nn import (
     SinusoidalPositionalEncoding,
     TokenEmbedding,
     TransformerInput,
-    ops,
+    dispatch,
 )
 
 V, D, B, T = 9, 4, 2, 3
@@ -42,7 +42,7 @@ def module(request):
     return request.param()
 
 
-@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, ops.torch_only])
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, dispatch.torch_only])
 def test_is_written_and_returned(module, context):
     with torch.no_grad(), context():
         expected = module(IDS)

@@ -15,8 +15,8 @@ from tokenspace.nn import (
     positional,
     positions_from_mask,
     sinusoidal,
+    torch_only,
 )
-from tokenspace.nn.ops import torch_only
 
 LAYOUTS = ("paper", "tensor2tensor", "halves")
 

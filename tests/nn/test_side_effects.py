@@ -18,8 +18,8 @@ from tokenspace.nn import (
     SinusoidalPositionalEncoding,
     TokenEmbedding,
     TransformerInput,
+    torch_only,
 )
-from tokenspace.nn.ops import torch_only
 from tokenspace.optim import SparseAdagrad, SparseAdamW, SparseRowWiseAdagrad, SparseSGD, clip_grad_norm_
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]

@@ -10,8 +10,8 @@ from tokenspace.nn import (
     SegmentEmbedding,
     TokenEmbedding,
     TransformerInput,
+    torch_only,
 )
-from tokenspace.nn.ops import torch_only
 
 
 def test_a_small_training_run_has_the_same_losses_without_kernels():

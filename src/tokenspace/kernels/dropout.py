@@ -44,10 +44,31 @@ def dropout(x: np.ndarray, drop: Dropout, *, out: np.ndarray | None = None, thre
     return out
 
 
+def dropped(rows: int, width: int, drop: Dropout) -> np.ndarray:
+    """Which numbers (rows, width) `dropout` makes zero, as booleans.
+
+    >>> dropped(2, 8, Dropout(0.5, seed=1)).astype(int)
+    array([[1, 1, 0, 1, 1, 1, 0, 0],
+           [1, 1, 0, 0, 1, 0, 0, 1]])
+    """
+    found = np.empty((rows, width), bool)
+    seed, threshold, _ = settings(drop, np.float32)
+    _fill_dropped(seed, threshold, found)
+    return found
+
+
 def settings(drop: Dropout, dtype: type[np.floating]) -> tuple[np.uint64, np.uint64, np.floating]:
     """What compiled code takes: the seed's bits, the threshold of the hash, and the factor 1 / (1 - p)."""
     factor = 1.0 / (1.0 - drop.p) if drop.p < 1.0 else 0.0
     return np.uint64(drop.seed & (2**64 - 1)), np.uint64(round(drop.p * 2**32)), dtype(factor)
+
+
+@kernel
+def _fill_dropped(seed, threshold, out):
+    for n in range(out.shape[0]):
+        first, second = row_keys(seed, n)
+        for z in range(out.shape[1]):
+            out[n, z] = not is_kept(first, second, z, threshold)
 
 
 @kernel

@@ -11,6 +11,7 @@ if importlib.util.find_spec("torch") is None:
     raise MissingExtra("tokenspace.nn", "torch")
 
 from tokenspace.nn import initializers
+from tokenspace.nn.dispatch import torch_only
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.lm_head import LMHead
 from tokenspace.nn.positional import (
@@ -34,4 +35,5 @@ __all__ = [
     "initializers",
     "positions_from_mask",
     "sinusoidal",
+    "torch_only",
 ]

@@ -19,7 +19,7 @@ from torch.nn import Parameter
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
-from tokenspace.nn import attributes, ops
+from tokenspace.nn import attributes, dispatch, ops
 from tokenspace.nn.arrays import checked_dtype, tensor_of
 from tokenspace.nn.attributes import ScaleDtype
 from tokenspace.nn.frozen_row import freeze_row, release_row
@@ -186,6 +186,15 @@ class TokenEmbedding(torch.nn.Embedding):
         ``out``, a contiguous tensor like the result, is written and returned; only where no gradient is
         needed. ``ShapeError`` for one that doesn't fit.
         """
+        weight: Any = self._parameters.get("weight")
+        sparse = self.sparse
+        if out is None and dispatch.torch_looks_up(weight, ids, self.embedding_dim, sparse=sparse):
+            padding = self.padding_idx
+            try:
+                x = torch.embedding(weight, ids, -1 if padding is None else padding, False, sparse)
+                return x if self.scale is None else x * self.factor  # type: ignore[operator]
+            except (IndexError, RuntimeError):
+                pass  # what follows says what is wrong, or takes ids of other types
         if any(not isinstance(each, Tensor) and isinstance(each, torch.fx.Proxy) for each in (ids, out)):
             return self._traced(ids, out)
         if isinstance(ids, Tensor) and ids.is_nested:
@@ -193,7 +202,7 @@ class TokenEmbedding(torch.nn.Embedding):
                 raise ShapeError("out goes with plain ids; leave it out for a nested tensor of ids")
             return nested_like(TokenEmbedding.forward(self, packed(ids)), ids)
         rows = self.rows_for(ids)
-        if isinstance(ids, Tensor) and self.has_plain_numbers and self._is_for_kernels(rows, out):
+        if isinstance(ids, Tensor) and self.has_plain_numbers and dispatch.on_kernels([rows.table], [ids]):
             if out is not None:
                 shape = (*ids.shape, rows.table.shape[1])
                 sources = (rows.table, ids)
@@ -216,10 +225,6 @@ class TokenEmbedding(torch.nn.Embedding):
         arguments = (x, self.weight, self.scale, self.scale_dtype == "weight", out)
         return tracer.create_proxy("call_function", _finished, arguments, {})
 
-    def _is_for_kernels(self, rows: ops.Rows, out: Tensor | None) -> bool:
-        pays = out is not None or ops.pays([rows.table], rows.ids, sparse=self.sparse)
-        return pays and ops.on_kernels([rows.table], [rows.ids])
-
     def rows_for(self, ids: Tensor) -> ops.Rows:
         """This table and what belongs to a lookup in it, for ``tokenspace.nn.ops``."""
         padding = -1 if self.padding_idx is None else self.padding_idx
@@ -228,9 +233,11 @@ class TokenEmbedding(torch.nn.Embedding):
     @property
     def has_plain_numbers(self) -> bool:
         """Whether the table is a plain matrix and the scale a number, no tensor put there to train it."""
-        weight = self.weight
-        plain = type(weight) in ops.PLAIN or torch.compiler.is_compiling()
-        return plain and weight.ndim == 2 and not isinstance(self.scale, Tensor)
+        weight: Any = self._parameters.get("weight")
+        if weight is None:  # a parametrization computes it
+            weight = self.weight
+        plain = type(weight) in dispatch.PLAIN or torch.compiler.is_compiling()
+        return plain and weight.ndim == 2 and (self.scale is None or not isinstance(self.scale, Tensor))
 
     @property
     def factor(self) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from tokenspace.nn import ops
+from tokenspace.nn import dispatch, ops
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.output import checked_output
 from tokenspace.nn.positional import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
@@ -34,17 +34,23 @@ def is_plain(module: nn.Module) -> bool:
     >>> is_plain(embedding)
     False
     """
-    kind = type(module)
+    return _is_called_as_made() and _is_untouched(module)
+
+
+def _is_called_as_made() -> bool:
+    """Whether nobody changed how all modules are called."""
+    return nn.Module.__call__ is _CALL and not _has_any_global_hook()
+
+
+def _is_untouched(module: nn.Module) -> bool:
+    """Whether nothing was done to this very module. Its dict is read: this is asked at each call."""
+    kind, own = type(module), module.__dict__
     return (
         _FORWARDS.get(kind) is kind.forward
-        and "forward" not in module.__dict__
-        and not module._forward_hooks
-        and not module._forward_pre_hooks
-        and not module._backward_hooks
-        and not module._backward_pre_hooks
+        and "forward" not in own
+        and not (own["_forward_hooks"] or own["_forward_pre_hooks"])
+        and not (own["_backward_hooks"] or own["_backward_pre_hooks"])
         and module._compiled_call_impl is None
-        and nn.Module.__call__ is _CALL
-        and not _has_any_global_hook()
     )
 
 
@@ -58,7 +64,7 @@ def embed(
 ) -> Tensor | None:
     """All of it as one computation; None where the kernels can't, and the parts have to be called.
 
-    ``may_fuse`` must have said yes to the parts.
+    `parameters` must have found the parts to be what their classes say.
     """
     rows = [token.rows_for(ids), *added]
     width = token.weight.shape[-1]
@@ -71,7 +77,7 @@ def embed(
         if layer_norm.normalized_shape != (width,):
             return None
         tables += [parameter for parameter in norm[:2] if parameter is not None]
-    if not ops.on_kernels(tables, [part.ids for part in rows]):
+    if not dispatch.on_kernels(tables, [part.ids for part in rows]):
         return None
     if out is not None:
         shape, needs = (*ids.shape, width), any(table.requires_grad for table in tables)
@@ -81,28 +87,36 @@ def embed(
     return ops.embed(rows, token.factor, norm, p, sparse=token.sparse, out=out)
 
 
-def pays(token: TokenEmbedding, ids: Tensor, others: Iterable[nn.Module | None]) -> bool:
-    """Whether the input is large enough, see ``ops.pays``; ``may_fuse`` must have said yes."""
-    trained = [parameter for part in others if part is not None for parameter in part.parameters(False)]
-    return ops.pays([token.weight, *trained], ids, sparse=token.sparse)
+def parameters(token: nn.Module, others: Iterable[nn.Module | None]) -> list[Tensor] | None:
+    """The token table, and all that is trained besides; None unless each part does what its class says.
 
-
-def may_fuse(token: nn.Module, others: Iterable[nn.Module | None]) -> bool:
-    """Whether a lookup in ``token``, and all that is done afterwards, is what the classes say."""
-    if type(token) not in TABLES or not is_plain(token) or not token.has_plain_numbers:
-        return False
-    return all(part is None or (is_plain(part) and _is_as_made(part)) for part in others)
-
-
-def _is_as_made(part: nn.Module) -> bool:
-    """Whether nobody gave an added table a scale or a row-sparse gradient, or dropout no share at all."""
-    if isinstance(part, TokenEmbedding):
-        return part.scale is None and not part.sparse
-    return not isinstance(part, nn.Dropout) or 0.0 <= part.p <= 1.0
+    Nobody gave an added table a scale or a row-sparse gradient, or dropout no share at all.
+    """
+    if type(token) not in TABLES or not _is_called_as_made() or not _is_untouched(token):
+        return None
+    if not token.has_plain_numbers:
+        return None
+    found: list[Tensor] = [token._parameters["weight"]]  # type: ignore[list-item]
+    for part in others:
+        if part is None:
+            continue
+        if not _is_untouched(part):
+            return None
+        kind, own = type(part), part.__dict__
+        if kind is nn.Dropout:
+            if not 0.0 <= own["p"] <= 1.0:
+                return None
+            continue
+        if kind in TABLES and (own.get("scale", 0.0) is not None or own["sparse"]):
+            return None
+        for parameter in own["_parameters"].values():
+            if parameter is not None:
+                found.append(parameter)
+    return found
 
 
 def drop(dropout: nn.Module, x: Tensor) -> Tensor:
     """``dropout(x)``; where that is torch's own, on a CPU, the numbers dropped are those of `embed`."""
-    if isinstance(dropout, nn.Dropout) and is_plain(dropout) and _is_as_made(dropout) and ops.drops(x):
+    if isinstance(dropout, nn.Dropout) and is_plain(dropout) and 0.0 <= dropout.p <= 1.0 and ops.drops(x):
         return ops.dropout(x, dropout.p) if dropout.training and dropout.p else x
     return dropout(x)

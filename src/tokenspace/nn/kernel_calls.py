@@ -218,6 +218,13 @@ def _tensor(array: Array | None) -> Tensor | None:
     return None if array is None else tensor_of(array)
 
 
+def dropped(x: Tensor, seed: int, p: float) -> Tensor:
+    """Which numbers of ``x`` (\\*axes, D) `dropout` makes zero, (N, D) of booleans."""
+    width = x.shape[-1]
+    rows = x.numel() // width if width else 0
+    return torch.from_numpy(dropouts.dropped(rows, width, Dropout(p, seed)))
+
+
 @torch._disable_dynamo
 def dropout(x: Tensor, seed: int, p: float) -> Tensor:
     """``x`` (\\*axes, D), dropped from; the same call makes the gradient of its own."""

@@ -4,32 +4,22 @@
 
 Eager code on a CPU goes through a ``torch.autograd.Function``; compiled and exported code through operators
 of ``torch.library``, whose Python costs some 50 µs a call more. Both hand the tensors' memory to the kernels
-in ``tokenspace.nn.kernel_calls``. Where `on_kernels` says no, the caller takes torch's own operations
+in ``tokenspace.nn.kernel_calls``. Where ``dispatch`` says no, the caller takes torch's own operations
 (``tokenspace.nn.plain``), and so does the gradient of a gradient.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch._subclasses import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tokenspace.nn import kernel_calls, pending_rows, plain
+from tokenspace.nn import dispatch, kernel_calls, pending_rows, plain
 from tokenspace.nn.kernel_calls import How, Left
-
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-PLAIN = (Tensor, torch.nn.Parameter)
-
-_kernels_are_off = False
 
 
 class Rows(NamedTuple):
@@ -53,89 +43,6 @@ class Norm(NamedTuple):
     eps: float
 
 
-@contextlib.contextmanager
-def torch_only() -> Iterator[None]:
-    """Within it, ``tokenspace.nn`` computes with torch's own operations alone, in the whole process.
-
-    To compare, or to find out whether a kernel is to blame. Sums have the same bits either way, and dropout
-    drops the same numbers.
-
-    >>> from tokenspace.nn import TokenEmbedding
-    >>> embedding, ids = TokenEmbedding(5, 3), torch.tensor([1, 4])
-    >>> with torch_only():
-    ...     expected = embedding(ids)
-    >>> torch.equal(embedding(ids), expected)
-    True
-    """
-    global _kernels_are_off
-    before, _kernels_are_off = _kernels_are_off, True
-    try:
-        yield
-    finally:
-        _kernels_are_off = before
-
-
-def on_kernels(tensors: Sequence[Tensor], ids: Sequence[Tensor] = ()) -> bool:
-    """Whether kernels may read these: plain memory on a CPU, of one type, and nothing watches operations.
-
-    Tensors without numbers are torch's: a table of no rows, or of no width.
-    """
-    compiling = torch.compiler.is_compiling()
-    if _kernels_are_off or _is_watched(compiling):
-        return False
-    dtype = tensors[0].dtype
-    if dtype not in DTYPES:
-        return False
-    for tensor in tensors:
-        if tensor.dtype != dtype or not tensor.numel() or not tensor.is_contiguous():
-            return False
-        if not _is_plain(tensor, compiling):
-            return False
-        if not compiling and (tensor.is_neg() or (tensor.is_inference() and torch.is_grad_enabled())):
-            return False
-    return all(_is_plain(own, compiling) for own in ids)
-
-
-def pays(tables: Sequence[Tensor], ids: Tensor, *, sparse: bool) -> bool:
-    """Whether the work is enough for kernels to be worth their call, which takes tens of microseconds.
-
-    A token or two, as in a text that is being written, is done sooner by torch's own operations, with the
-    same bits. Not so where these sum wrongly (16-bit gradients), or touch a whole table for a few rows.
-    """
-    first = tables[0]
-    if torch._C._get_tracing_state() is not None:  # where a count is a tensor, and kernels can't run
-        return False
-    if torch.compiler.is_compiling() or ids.numel() * first.shape[-1] > SMALL_INPUT:
-        return True
-    if first.dtype not in (torch.float32, torch.float64) or pending_rows.kept_by(first) is not None:
-        return True
-    trained = torch.is_grad_enabled() and _any_requires_grad(*tables)
-    return trained and (sparse or first.numel() > SMALL_TABLE)
-
-
-SMALL_INPUT = 1 << 14
-SMALL_TABLE = 1 << 17
-
-
-def _is_watched(compiling: bool) -> bool:
-    """Whether each operation has to be seen: in vmap and grad, fake modes, dual numbers, tracing."""
-    if torch._C._are_functorch_transforms_active():
-        return True
-    return not compiling and bool(
-        torch._C._len_torch_dispatch_stack()
-        or forward_ad._current_level >= 0
-        or torch._C._get_tracing_state() is not None
-    )
-
-
-def _is_plain(tensor: Tensor, compiling: bool) -> bool:
-    if not tensor.is_cpu or tensor.layout != torch.strided:
-        return False
-    if type(tensor) in PLAIN:
-        return True
-    return compiling and isinstance(tensor, (FakeTensor, FunctionalTensor))  # they stand for plain ones
-
-
 def _is_batched(tensor: Tensor) -> bool:
     """Whether it stands for many, as ``torch.autograd.grad(is_grads_batched=True)`` has them."""
     return not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.CPU)
@@ -152,7 +59,7 @@ def embed(
 ) -> Tensor:
     """The input (\\*axes, D) of the first rows' ids (\\*axes), with the others' added.
 
-    ``scale`` multiplies the first ones, and ``sparse`` is about their table's gradient. `on_kernels` must
+    ``scale`` multiplies the first ones, and ``sparse`` is about their table's gradient. ``dispatch`` must
     have said yes. ``TokenIdError`` for an id that is no row. ``out`` is written and returned; the caller has
     checked it.
 
@@ -169,7 +76,7 @@ def embed(
         made = _embed(tables, ids, gamma, beta, seed, *how)[0]
         return made if out is None else out.copy_(made)
     number = int(draw_seed()) if p else 0
-    if out is None and torch.is_grad_enabled() and _any_requires_grad(gamma, beta, *tables):
+    if out is None and torch.is_grad_enabled() and dispatch.any_requires_grad(gamma, beta, *tables):
         return Embed.apply(how, number, len(tables), gamma, beta, *tables, *ids)
     made = kernel_calls.forward(tables, ids, gamma, beta, number, how, out)[0]
     if out is not None and not out.is_inference():
@@ -183,20 +90,18 @@ def dropout(x: Tensor, p: float) -> Tensor:
     `drops` must have said yes.
     """
     if torch.compiler.is_compiling():
-        return plain.dropout(x, draw_seed(), p) if _kernels_are_off else _dropout(x, draw_seed(), p)
+        return plain.dropout(x, draw_seed(), p) if dispatch._kernels_are_off else _dropout(x, draw_seed(), p)
     number = int(draw_seed())
-    return plain.dropout(x, number, p) if _kernels_are_off else Drop.apply(x, number, p)
+    if dispatch._kernels_are_off:
+        return plain.dropout(x, number, p)
+    if dispatch.mask_is_kept(x):
+        return plain.without(x, kernel_calls.dropped(x, number, p), p)
+    return Drop.apply(x, number, p)
 
 
 def drops(x: Tensor) -> bool:
     """Whether `dropout` takes it: on a CPU, a plain tensor, and nothing watches operations."""
-    return x.dtype in DTYPES and x.ndim > 0 and unwatched(x)
-
-
-def unwatched(*tensors: Tensor) -> bool:
-    """Whether these are plain tensors on a CPU, and nothing watches operations."""
-    compiling = torch.compiler.is_compiling()
-    return not _is_watched(compiling) and all(_is_plain(tensor, compiling) for tensor in tensors)
+    return x.dtype in dispatch.DTYPES and x.ndim > 0 and dispatch.unwatched(x)
 
 
 def draw_seed() -> Tensor:
@@ -206,7 +111,7 @@ def draw_seed() -> Tensor:
 
 def caught_up(hidden: Tensor, weight: Tensor) -> Tensor:
     """``hidden``, once all rows of ``weight`` are what they are meant to be (``nn.pending_rows``)."""
-    if torch.compiler.is_compiling() and on_kernels([weight]):
+    if torch.compiler.is_compiling() and dispatch.on_kernels([weight]):
         return _caught_up(hidden, weight)
     catch_up(weight)
     return hidden
@@ -218,9 +123,9 @@ def catch_up(weight: Tensor, ids: Tensor | None = None) -> None:
         return
     while torch._C._functorch.is_functorch_wrapped_tensor(weight):
         weight = torch._C._functorch.get_unwrapped(weight)
-    if type(weight) not in PLAIN or not weight.is_cpu:
+    if type(weight) not in dispatch.PLAIN or not weight.is_cpu:
         return
-    if _is_watched(False):  # the steps are no part of what is transformed or watched
+    if dispatch.is_watched(False):  # the steps are no part of what is transformed or watched
         with temporarily_clear_interpreter_stack(), _disable_current_modes():
             pending_rows.read(weight)  # the ids may be wrapped
     else:
@@ -275,7 +180,7 @@ def _gradients(
     if differentiable or torch._C._are_functorch_transforms_active():
         return plain.embed_gradients(d_out, left, how, needs)
     if not (by_operator or torch.compiler.is_compiling()):
-        if _is_watched(False) or not _is_plain(d_out, False) or _is_batched(d_out):
+        if dispatch.is_watched(False) or not dispatch.is_plain(d_out, False) or _is_batched(d_out):
             return plain.embed_gradients(d_out, left, how, needs)
         return kernel_calls.gradients(d_out, left, how, needs)
     seed = torch.tensor(left.seed) if isinstance(left.seed, int) else left.seed
@@ -286,10 +191,6 @@ def _gradients(
     if how.sparse and needs[2]:
         gradients[2] = kernel_calls.row_sparse(flat[-1], flat[sum(needs[:2])], left.rows[0])
     return gradients
-
-
-def _any_requires_grad(*tensors: Tensor | None) -> bool:
-    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
 # --- the operators of compiled code

@@ -58,6 +58,15 @@ def kept_by(weight: Tensor) -> CatchUp | None:
     return next((method() for table, method in _KEPT if table() is weight), None)
 
 
+def is_kept(weight: Tensor) -> bool:
+    """Whether rows of this table, or of one in the same memory, may have steps left to be done."""
+    if not _KEPT:
+        return False
+    address = weight.data_ptr()
+    tables = [table() for table, method in _KEPT if method() is not None]
+    return any(table is not None and table.data_ptr() == address for table in tables)
+
+
 def read(weight: Tensor, ids: Tensor | None = None) -> None:
     """Call this before reading the rows ``ids`` (\\*axes; all rows if left out) of a table, or writing them.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, real, whole
-from tokenspace.nn import ops
+from tokenspace.nn import dispatch, ops
 from tokenspace.nn.arrays import checked_dtype
 from tokenspace.nn.attributes import CHECKS, Check, rows_of
 from tokenspace.nn.embedding import TokenEmbedding
@@ -146,7 +146,7 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         if isinstance(position_ids, Tensor) and position_ids.is_nested:
             return nested_like(self.forward(packed(position_ids)), position_ids)
         rows = self.rows_for(position_ids)
-        if ops.on_kernels([rows.table], [rows.ids]):
+        if dispatch.on_kernels([rows.table], [rows.ids]):
             return ops.embed([rows])
         ids = check_ids(rows.ids, len(rows.table), rows.name) if rows.name else rows.ids
         return F.embedding(ids, rows.table)  # table[ids] would wrap a negative id that a device holds
@@ -171,7 +171,7 @@ class SinusoidalPositionalEncoding(torch.nn.Module):
         A forward that needs few rows far out computes these: it would cost more to keep all before them.
         """
         eager = not torch.compiler.is_compiling()
-        if not eager or not position_ids.numel() or not ops.unwatched(self.rows, position_ids):
+        if not eager or not position_ids.numel() or not dispatch.unwatched(self.rows, position_ids):
             return None
         needed = int(position_ids.max()) + 1
         made_as = (self.embedding_dim, self.layout, self.base, self.rows.dtype)

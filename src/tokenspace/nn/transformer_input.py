@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from tokenspace.errors import ShapeError
-from tokenspace.nn import fusion, recipes
+from tokenspace.nn import dispatch, fusion, recipes, unfused
 from tokenspace.nn.embedding import PaddingOnLoad, TokenEmbedding
 from tokenspace.nn.output import written
 from tokenspace.nn.positional import (
@@ -168,15 +169,16 @@ class TransformerInput(nn.Module):
         ``TokenIdError`` for ids that are no rows (``tokenspace.nn.ids`` says what is checked where),
         ``ShapeError`` for what has another shape, or a text longer than the positions.
         """
-        if not isinstance(ids, Tensor):  # a torch.fx.Proxy, perhaps
+        if type(ids) is not Tensor and not isinstance(ids, Tensor):  # a torch.fx.Proxy, perhaps
             rest = segment_ids, position_ids, start, attention_mask, extra_ids, inputs_embeds, out
             if (call := call_of(self, ids, *rest)) is not None:
                 return call
         if (ids is None) == (inputs_embeds is None):
             raise ShapeError("give either ids or inputs_embeds, and not both")
         if ids is not None:
-            _check_tensor(ids, "ids")
-            self._check_nested(ids)
+            if type(ids) is not Tensor or ids.is_nested:
+                _check_tensor(ids, "ids")
+                self._check_nested(ids)
             if ids.ndim != 2:
                 raise ShapeError(f"ids are (B, T), texts by positions; found shape {tuple(ids.shape)}")
             shape = (ids.shape[0], ids.shape[1])
@@ -191,8 +193,9 @@ class TransformerInput(nn.Module):
             raise ShapeError(
                 f"the attention mask must be {shape}, as the ids are; found {tuple(attention_mask.shape)}"
             )
-        extra_ids = self._checked_extras(extra_ids)
-        told = _Told(ids, shape, segment_ids, position_ids, start, attention_mask, extra_ids)
+        if extra_ids or len(self._modules["extras"]._modules):  # type: ignore[union-attr]
+            extra_ids = self._checked_extras(extra_ids)
+        told = _Told(ids, shape, segment_ids, position_ids, start, attention_mask, extra_ids or {})
         x = None if ids is None else self._at_once(ids, told, out)
         if x is None:
             x = self._by_parts(self.token(ids) if inputs_embeds is None else inputs_embeds, told)
@@ -202,14 +205,23 @@ class TransformerInput(nn.Module):
 
     def _at_once(self, ids: Tensor, told: _Told, out: Tensor | None) -> Tensor | None:
         """Sum, LayerNorm and dropout as one computation, where nobody can tell (``nn.fusion``); else None."""
-        after = (self.position, self.segment, *self.extras.values(), self.layer_norm, self.dropout)
-        if self._projects_first or not fusion.may_fuse(self.token, after):
+        parts: dict[str, Any] = self._modules
+        token, layer_norm, dropout = parts["token"], parts.get("layer_norm"), parts.get("dropout")
+        extras = parts["extras"]._modules.values()
+        after = (parts.get("position"), parts.get("segment"), *extras, layer_norm, dropout)
+        if self._projects_first or (trained := fusion.parameters(token, after)) is None:
             return None
-        if out is None and not fusion.pays(self.token, ids, after):
+        if out is None and dispatch.torch_makes(trained, ids, layer_norm is not None, token.sparse):
+            added = self._added(told, ids.device, as_ranges=True)
+            try:
+                return unfused.embed(token, ids, added, layer_norm, dropout)
+            except (IndexError, RuntimeError):
+                return None  # the parts, called one by one, say what is wrong, or take other types of ids
+        if dispatch.is_watched(is_compiling()):
             return None
-        added = [part.rows_for(own) for part, own in self._added(told, ids.device)]
+        rows = [part.rows_for(own) for part, own in self._added(told, ids.device)]
         out = None if self.projection is not None else out
-        return fusion.embed(self.token, ids, added, self.layer_norm, self.dropout, out)
+        return fusion.embed(token, ids, rows, layer_norm, dropout, out)
 
     def _by_parts(self, x: Tensor, told: _Told) -> Tensor:
         """The same, each part called as a module."""
@@ -223,21 +235,33 @@ class TransformerInput(nn.Module):
             x = self.layer_norm(x)
         return x if self.dropout is None else fusion.drop(self.dropout, x)
 
-    def _added(self, told: _Told, device: torch.device) -> Iterator[tuple[Any, Tensor]]:
-        """What is added to the tokens' rows: each part, and its ids, (B, T) or those of one text."""
-        shape, own = told.shape, told.position_ids
-        if self.position is not None:
+    def _added(
+        self, told: _Told, device: torch.device, *, as_ranges: bool = False
+    ) -> Iterator[tuple[Any, Any]]:
+        """What is added to the tokens' rows: each part, and its ids, (B, T) or those of one text.
+
+        ``as_ranges``: ids that the caller left out come as a range of rows where they are one, one for each
+        position, or one for all.
+        """
+        own: Any = told.position_ids
+        shape, position = told.shape, self._modules.get("position")
+        if own is not None:
+            own = _per_token(own, shape, "position ids")
+        elif position is not None:
+            if as_ranges:
+                own = _counted(position, told.start, shape[1])
             if own is None:
-                position = _adapted(self.position)
-                own = self._positions(position, told.ids, shape, told.start, told.attention_mask, device)
-            yield self.position, _per_token(own, shape, "position ids")
-        elif own is not None:
-            _per_token(own, shape, "position ids")
-        if self.segment is not None:
-            own = told.segment_ids
-            if own is None:
-                own = torch.zeros((1, shape[1]), dtype=torch.int64, device=device)
-            yield self.segment, _per_token(own, shape, "segment ids")
+                rest = (told.ids, shape, told.start, told.attention_mask, device)
+                own = self._positions(_adapted(position), *rest)
+        if position is not None:
+            yield position, own
+        segment, own = self._modules.get("segment"), told.segment_ids
+        if segment is not None:
+            if own is not None:
+                own = _per_token(own, shape, "segment ids")
+            else:
+                own = range(1) if as_ranges else torch.zeros((1, shape[1]), dtype=torch.int64, device=device)
+            yield segment, own
         for name, table in self.extras.items():
             yield table, _per_token(told.extra_ids[name], shape, f"{name} ids")
 
@@ -335,6 +359,16 @@ class TransformerInput(nn.Module):
                     f"the {name} has width {found:,} where tokens have {width:,}; make them equal"
                 )
         return projects_first
+
+
+def _counted(position: nn.Module, start: Start, length: int) -> range | None:
+    """The rows of ``length`` positions from ``start`` on; None where they are not neighbors in a table."""
+    if type(position) is not LearnedPositionalEmbedding or type(start) is not int or start < 0:
+        return None
+    if position.padding_idx is not None:
+        return None
+    first = start + position.offset
+    return range(first, first + length)
 
 
 def _adapted(part: Any) -> Any:

@@ -1,0 +1,156 @@
+"""Which way a call goes: to a kernel of ours, or to torch's own operations.
+
+It is asked once a call, and costs a microsecond or two. Kernels need plain memory on a CPU that nothing
+watches (`on_kernels`). Where they could go, sizes decide (`pays`): a kernel makes a whole input in one pass,
+but its call costs tens of microseconds, and where all fits the caches torch's operations are as fast a pass.
+
+The thresholds come from ``benchmarks/every_size.py``; docs/speed.md has its figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+
+from tokenspace.nn import pending_rows
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+PLAIN = (Tensor, torch.nn.Parameter)
+
+_kernels_are_off = False
+
+
+@contextlib.contextmanager
+def torch_only() -> Iterator[None]:
+    """Within it, ``tokenspace.nn`` computes with torch's own operations alone, in the whole process.
+
+    To compare, or to find out whether a kernel is to blame. Sums have the same bits either way, and dropout
+    drops the same numbers.
+
+    >>> from tokenspace.nn import TokenEmbedding
+    >>> embedding, ids = TokenEmbedding(5, 3), torch.tensor([1, 4])
+    >>> with torch_only():
+    ...     expected = embedding(ids)
+    >>> torch.equal(embedding(ids), expected)
+    True
+    """
+    global _kernels_are_off
+    before, _kernels_are_off = _kernels_are_off, True
+    try:
+        yield
+    finally:
+        _kernels_are_off = before
+
+
+def on_kernels(tensors: Sequence[Tensor], ids: Sequence[Tensor] = ()) -> bool:
+    """Whether kernels may read these: plain memory on a CPU, of one type, and nothing watches operations.
+
+    Tensors without numbers are torch's: a table of no rows, or of no width.
+    """
+    compiling = torch.compiler.is_compiling()
+    if _kernels_are_off or is_watched(compiling):
+        return False
+    dtype = tensors[0].dtype
+    if dtype not in DTYPES:
+        return False
+    for tensor in tensors:
+        if tensor.dtype != dtype or not tensor.numel() or not tensor.is_contiguous():
+            return False
+        if not is_plain(tensor, compiling):
+            return False
+        if not compiling and (tensor.is_neg() or (tensor.is_inference() and torch.is_grad_enabled())):
+            return False
+    return all(is_plain(own, compiling) for own in ids)
+
+
+KEPT_BYTES = 1 << 25
+"""Larger blocks glibc's malloc gives back to the system when they are freed, and each call gets fresh pages,
+zeroed by the system at the first touch. Smaller ones are used again, as our pool's are."""
+SUMMED_BYTES = 5 << 22  # an input of several rows added up, without a gradient
+NORMED_BYTES = 3 << 22  # the same with a LayerNorm
+DROPPED_NUMBERS = 1 << 14
+
+
+def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bool) -> bool:
+    """Whether a lookup is torch's own call and nothing else.
+
+    torch checks the ids of plain tensors on a CPU itself; its error is made a ``TokenIdError`` afterwards.
+    """
+    if weight is None or is_compiling() or type(weight) not in PLAIN or _is_observed(ids, (weight,)):
+        return False
+    if torch.is_grad_enabled() and weight.requires_grad:
+        return _sums_well(weight, sparse)
+    return ids.numel() * width * weight.itemsize < KEPT_BYTES
+
+
+def torch_makes(tables: Sequence[Tensor], ids: Tensor, normed: bool, sparse: bool) -> bool:
+    """Whether an input is made by torch's own operations (``nn.unfused``); ``normed``: with a LayerNorm.
+
+    ``tables`` are the tokens' and all other parameters.
+    """
+    if is_compiling() or _is_observed(ids, tables):
+        return False
+    token = tables[0]
+    if torch.is_grad_enabled() and any_requires_grad(*tables):
+        return _sums_well(token, sparse)
+    size = ids.numel() * token.shape[-1] * token.itemsize
+    return size < (NORMED_BYTES if normed else SUMMED_BYTES)
+
+
+def mask_is_kept(x: Tensor) -> bool:
+    """Whether dropout keeps a mask of ``x``: from `DROPPED_NUMBERS` on, drawing it again costs less."""
+    return x.numel() <= DROPPED_NUMBERS
+
+
+def _is_observed(ids: Tensor, tables: Sequence[Tensor]) -> bool:
+    """Whether ids are no plain tensor, or rows may have to be written first, or a transform is at work."""
+    return (
+        type(ids) is not Tensor
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+        or (bool(pending_rows._KEPT) and any(map(pending_rows.is_kept, tables)))
+    )
+
+
+def _sums_well(table: Tensor, sparse: bool) -> bool:
+    """Whether torch's gradient of a lookup is right (it adds 16-bit numbers in 16 bits), and fast: its zeros,
+    as many as the table has numbers, are written at each step.
+    """
+    return not sparse and table.dtype in (torch.float32, torch.float64) and table.nbytes < KEPT_BYTES
+
+
+def is_watched(compiling: bool) -> bool:
+    """Whether each operation has to be seen: in vmap and grad, fake modes, dual numbers, tracing."""
+    if torch._C._are_functorch_transforms_active():
+        return True
+    return not compiling and bool(
+        torch._C._len_torch_dispatch_stack()
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+def is_plain(tensor: Tensor, compiling: bool) -> bool:
+    if not tensor.is_cpu or tensor.layout != torch.strided:
+        return False
+    if type(tensor) in PLAIN:
+        return True
+    return compiling and isinstance(tensor, (FakeTensor, FunctionalTensor))  # they stand for plain ones
+
+
+def unwatched(*tensors: Tensor) -> bool:
+    """Whether these are plain tensors on a CPU, and nothing watches operations."""
+    compiling = torch.compiler.is_compiling()
+    return not is_watched(compiling) and all(is_plain(tensor, compiling) for tensor in tensors)
+
+
+def any_requires_grad(*tensors: Tensor | None) -> bool:
+    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
