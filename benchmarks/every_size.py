@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import importlib.util
 import json
 import sys
 import time
@@ -254,6 +255,10 @@ def main() -> int:
     if not arguments.only and not arguments.grid:
         (RESULTS / f"{NAME}.md").write_text(report(measured))
         (RESULTS / f"{NAME}.json").write_text(json.dumps([each._asdict() for each in measured], indent=1))
+        if importlib.util.find_spec("matplotlib"):
+            import plots
+
+            plots.every_size(measured)
     return 0
 
 

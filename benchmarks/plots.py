@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from report import RESULTS, read
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from every_size import Measured
 
 GRAY = "#7a7a7a"  # 4.3 : 1 on white, 4.4 : 1 on a dark page
 OURS, THEIRS, THIRD = "#0f8f6e", "#c9632b", "#6f7fd8"
@@ -111,6 +114,31 @@ def _one_hot(rows: list[Row]) -> Figure | None:
     _ticks(axes, found.extra["V"])
     axes.legend(frameon=False)
     return figure
+
+
+def every_size(measured: list[Measured]) -> Path:
+    """The ratio to torch eager by the number of tokens: a dot a cell, a line the median of each mode."""
+    kinds = list(dict.fromkeys(each.kind for each in measured))
+    path = RESULTS / "every_size.svg"
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.0, 3.6))
+        panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+        for axes, kind in zip(panels, kinds, strict=True):
+            for mode, color in (("evaluation", OURS), ("training", THEIRS)):
+                cells = [each for each in measured if (each.kind, each.mode) == (kind, mode)]
+                axes.plot([e.tokens for e in cells], [e.ratio for e in cells], ".", color=color, alpha=0.35)
+                tokens = sorted({e.tokens for e in cells if not e.other})
+                ratios = [[e.ratio for e in cells if e.tokens == count and not e.other] for count in tokens]
+                axes.plot(tokens, list(map(statistics.median, ratios)), "-", color=color, label=mode)
+            axes.axhline(1, color=GRAY, linewidth=1)
+            axes.set(xscale="log", yscale="log", title=kind, xlabel="tokens")
+            axes.set_yticks([0.5, 1, 2, 5, 10], ["0.5×", "1×", "2×", "5×", "10×"])
+            axes.minorticks_off()
+            axes.grid(color=GRAY, alpha=0.25)
+        panels[0].set_ylabel("times as fast as torch eager")
+        panels[-1].legend(frameon=False)
+        figure.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None})
+    return path
 
 
 def _line(axes: Axes, V: list[int], times: list[list[float]], label: str, color: str) -> None:

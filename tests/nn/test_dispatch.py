@@ -266,6 +266,32 @@ def test_a_padding_row_among_the_rows_of_all_gets_no_gradient():
         unfused.neighbors(made.segment, range(1))
 
 
+@pytest.mark.parametrize("part", ["token", "position", "segment", "layer_norm"])
+def test_a_tensor_in_place_of_a_parameter_is_read(part):
+    made = layer(norm=True)
+    with torch.no_grad():
+        expected = made(IDS, extra_ids=LANGUAGES)
+        module = getattr(made, part)
+        weight = module.weight.detach()
+        del module.weight
+        module.weight = weight
+        torch.testing.assert_close(made(IDS, extra_ids=LANGUAGES), expected)
+
+
+@pytest.mark.parametrize("scale", [None, 2.0, torch.tensor(2.0)])
+def test_a_lookups_scale_is_the_same_either_way(scale):
+    embedding, found = TokenEmbedding(ROWS, WIDTH, scale=scale), []
+    for way in (contextlib.nullcontext, kernels_alone):
+        embedding.weight.grad = None
+        with way():
+            out = embedding(IDS)
+            out.backward(torch.ones_like(out))
+        found.append((out, embedding.weight.grad))
+    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])
+    assert torch.equal(found[0][0].detach(), embedding.weight[IDS].detach() * (1.0 if scale is None else 2.0))
+
+
 def test_the_ids_of_frozen_and_inference_tables():
     made = layer()
     made.requires_grad_(False)

@@ -192,7 +192,7 @@ class TokenEmbedding(torch.nn.Embedding):
             padding = self.padding_idx
             try:
                 x = torch.embedding(weight, ids, -1 if padding is None else padding, False, sparse)
-                return x if self.scale is None else x * self.factor  # type: ignore[operator]
+                return x if self.scale is None else x.mul_(self.factor)  # type: ignore[arg-type]
             except (IndexError, RuntimeError):
                 pass  # what follows says what is wrong, or takes ids of other types
         if any(not isinstance(each, Tensor) and isinstance(each, torch.fx.Proxy) for each in (ids, out)):

@@ -96,7 +96,10 @@ def parameters(token: nn.Module, others: Iterable[nn.Module | None]) -> list[Ten
         return None
     if not token.has_plain_numbers:
         return None
-    found: list[Tensor] = [token._parameters["weight"]]  # type: ignore[list-item]
+    weight = token._parameters.get("weight")
+    if weight is None:  # a plain tensor stands in its place
+        return None
+    found: list[Tensor] = [weight]
     for part in others:
         if part is None:
             continue
@@ -107,9 +110,10 @@ def parameters(token: nn.Module, others: Iterable[nn.Module | None]) -> list[Ten
             if not 0.0 <= own["p"] <= 1.0:
                 return None
             continue
-        if kind in TABLES and (own.get("scale", 0.0) is not None or own["sparse"]):
+        trained = own["_parameters"]
+        if kind in TABLES and (own.get("scale", 0.0) is not None or own["sparse"] or "weight" not in trained):
             return None
-        for parameter in own["_parameters"].values():
+        for parameter in trained.values():
             if parameter is not None:
                 found.append(parameter)
     return found

@@ -43,8 +43,9 @@ def embed(
             rows = looked_up(part, own)
         x = x.add_(rows) if rows.dtype == x.dtype else x + rows
     if layer_norm is not None:
-        gamma, beta = layer_norm._parameters["weight"], layer_norm._parameters["bias"]
-        x = torch.layer_norm(x, layer_norm.normalized_shape, gamma, beta, layer_norm.eps)
+        x = torch.layer_norm(
+            x, layer_norm.normalized_shape, layer_norm.weight, layer_norm.bias, layer_norm.eps
+        )
     if dropout is None or not (dropout.training and dropout.p):
         return x
     return ops.dropout(x, dropout.p) if x.is_cpu and x.dtype in dispatch.DTYPES else dropout(x)
