@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from measure import THREADS
-from report import RESULTS, machine
+from report import RESULTS, machine, machine_line
 from tokenspace.nn import TokenEmbedding, TransformerInput
 
 LEAST, SHARE = 0.95, 0.95  # no cell below LEAST; so many at 1 or more
@@ -201,7 +201,7 @@ def report(measured: list[Measured]) -> str:
     lines = [
         "# Measured: every size against torch eager",
         "",
-        f"{machine()}",
+        f"`python benchmarks/every_size.py`. {machine_line(machine())}",
         "",
         f"{verdict(measured)}",
         "",

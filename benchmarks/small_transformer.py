@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from measure import THREADS
-from report import RESULTS, machine
+from report import RESULTS, machine, machine_line
 from tokenspace.nn import LearnedPositionalEmbedding, TokenEmbedding, TransformerInput
 
 V, D, LAYERS, HEADS, LONGEST = 32_000, 256, 4, 4, 128
@@ -92,7 +92,8 @@ def in_turn(steps: list[Callable[[], object]]) -> list[float]:
 
 def main() -> int:
     torch.set_num_threads(THREADS)
-    lines = ["# Measured: a small transformer, our layer in place of torch's", "", machine(), ""]
+    lines = ["# Measured: a small transformer, our layer in place of torch's", ""]
+    lines += [f"`python benchmarks/small_transformer.py`. {machine_line(machine())}", ""]
     lines += ["| | batch | ours, tokens/s | torch's, tokens/s | ratio |", "|---|---|---|---|---|"]
     for trained in (False, True):
         for batch, length in SIZES:
