@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+COMPILING, LOADING = 10, 0.6  # seconds: 5 and 0.3, and twice that where cores run at half their speed
+
 # What each kernel's first call is. Below, `x` is a small float32 table, `ids` are three of its rows.
 FIRST_CALLS = {
     "skipgram": "skipgram.train_sentences(0, 0, corpus, model, draws, np.float32(0), np.uint64(1), scratch)",
@@ -61,10 +63,10 @@ def first_call(kernel: str, cache) -> tuple[float, str]:
 def test_a_kernel_compiles_once_with_a_note_and_loads_fast_afterwards(kernel, tmp_path):
     seconds, said = first_call(kernel, tmp_path)
     assert said == "tokenspace: compiling its kernels, once\n"
-    assert seconds <= 5
+    assert seconds <= COMPILING
     for _ in range(3):  # one of them undisturbed
         seconds, said = first_call(kernel, tmp_path)
         assert said == ""
-        if seconds <= 0.3:
+        if seconds <= LOADING:
             break
-    assert seconds <= 0.3
+    assert seconds <= LOADING
