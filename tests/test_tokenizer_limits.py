@@ -133,3 +133,18 @@ def sound():
 def test_sound_tokenizers_give_the_library_s_ids(inner):
     text = "the cat, a word7  sat"
     assert ts.Tokenizer.from_json(inner.to_str()).encode(text).ids.tolist() == inner.encode(text).ids
+
+
+@pytest.mark.parametrize("settings", ["5", "[]", "null", '"text"'])
+def test_settings_that_are_no_object_are_refused(settings, tmp_path):
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+    (tmp_path / "merges.txt").write_text("a b\n")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "tokenizer_config.json").write_text(settings)
+    with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is a JSON \w+; an object is needed"):
+        ts.Tokenizer.load(tmp_path)
+
+
+def test_a_model_without_a_type_has_its_tokens():
+    model = {"vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}
+    assert list(ts.Tokenizer.from_json(json.dumps(described(model=model))).vocab) == ["[UNK]", "a"]

@@ -1,5 +1,8 @@
 """What takes a multiple of a table's file in memory elsewhere; see ``test_faults.py``."""
 
+import contextlib
+import time
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -82,3 +85,37 @@ def test_opening_a_fasttext_model_reads_no_matrix(tmp_path):
     with taking_at_most(size / 4e6):
         opened = fasttext.load(tmp_path / "t")
         assert np.allclose(opened["cat"], model.wv["cat"], atol=1e-6)
+
+
+# ── mutated files: blanks and newlines by the megabyte ────────────────────────────────────────────────────
+
+
+def cost_of_loading(path):
+    """The bytes that Python and NumPy take at most while ``path`` is loaded or refused, and the seconds."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    try:
+        with contextlib.suppress(TableFormatError):
+            ts.load(path)
+        return tracemalloc.get_traced_memory()[1], time.perf_counter() - start
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("blank", [b" ", b"\t", b"a "])
+@pytest.mark.parametrize("head", [b"`\x01\0\0\0 ", b"a 1 2\n" * 5])
+def test_megabytes_of_blanks_cost_their_size_and_no_time(head, blank, tmp_path):
+    path = tmp_path / "t"
+    path.write_bytes(head + blank * (8_000_000 // len(blank)))
+    peak, seconds = cost_of_loading(path)
+    assert peak < 4 * 8_000_000 + (64 << 20)
+    assert seconds < 10
+
+
+def test_a_vocabulary_of_newlines_is_counted_before_it_is_cut(tmp_path):
+    np.save(tmp_path / "t.npy", np.zeros((6, 2), np.float32))
+    (tmp_path / "t.vocab.txt").write_bytes(b"a\n" + b"\n" * 16_000_000)
+    peak, _ = cost_of_loading(tmp_path / "t.npy")
+    assert peak < 3 * 16_000_000
+    with pytest.raises(TableFormatError, match=r"has 6 rows, .* 16,000,001 lines"):
+        ts.load(tmp_path / "t.npy")
