@@ -79,7 +79,7 @@ class Measured(NamedTuple):
 
 
 class TorchInput(nn.Module):
-    """What most people write: the rows added up, then what the kind has."""
+    """What most people write in torch: rows added up, then LayerNorm and dropout where the kind has them."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()

@@ -15,7 +15,6 @@ from typing import Any
 
 from tokenspace import bounded_json
 from tokenspace.errors import TokenspaceError, VocabError
-from tokenspace.shown import brief
 from tokenspace.tokenizer_errors import raised_as
 
 TIMES = 24  # bytes of memory for each of a description's, for its vocabulary as Python's objects
@@ -73,7 +72,7 @@ def fault(description: bytes) -> str | None:
 
 
 def _shape_fault(content: dict[str, Any]) -> str | None:
-    """What no tokenizer has, and the library would hold some hundred times over before it says so."""
+    """Lists and objects that no tokenizer has. The library takes hundreds of bytes for each."""
     model, added = content.get("model"), content.get("added_tokens")
     if "model" in content and not isinstance(model, dict):
         return f"its model is a JSON {type(model).__name__}; an object is needed"
@@ -86,7 +85,7 @@ def _shape_fault(content: dict[str, Any]) -> str | None:
         for entry in entries.values() if isinstance(entries, dict) else entries:
             inner = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ()
             if len(inner) > MOST_FIELDS or any(isinstance(each, dict | list) for each in inner):
-                return f"an entry of its {name} is {brief(repr(entry)[:200])}, which is none"
+                return f"an entry of its {name} holds lists or objects, or more than {MOST_FIELDS} values"
     waiting = [part for name, part in content.items() if name not in ("model", "added_tokens")]
     waiting += [part for name, part in (model or {}).items() if name not in ("vocab", "merges")]
     count = 0

@@ -221,8 +221,8 @@ def _rounds(offsets: Int[Array, " K_plus_1"]) -> Iterator[tuple[int, int]]:
 def _hashes(data: Int[Array, " bytes"], offsets: Int[Array, " K_plus_1"]) -> Int[Array, " K"]:
     """A hash of each token's bytes; equal tokens have equal ones.
 
-    It is Python's where one token is all there is, a polynomial modulo 2^64 otherwise: that takes numbers of
-    24 bytes for each byte, and no Python object for each token.
+    A polynomial modulo 2^64, which needs no Python object for each token, but 24 bytes for each byte. A token
+    of more than ``_BYTES_AT_ONCE``, which comes alone, gets Python's hash instead.
     """
     lengths = np.diff(offsets)
     if int(lengths[0]) > _BYTES_AT_ONCE:

@@ -51,7 +51,7 @@ def torch_only() -> Iterator[None]:
 
 
 def on_kernels(tensors: Sequence[Tensor], ids: Sequence[Tensor] = ()) -> bool:
-    """Whether kernels may read these: plain memory on a CPU, of one type, and nothing watches operations.
+    """Whether kernels may read these tensors: on a CPU, without gaps, of one type, not `is_watched`.
 
     Tensors without numbers are torch's: a table of no rows, or of no width.
     """
@@ -80,7 +80,7 @@ DROPPED_NUMBERS = 1 << 14
 
 
 def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bool) -> bool:
-    """Whether a lookup is torch's own call and nothing else.
+    """Whether a lookup is left to torch's own call.
 
     torch checks the ids of plain tensors on a CPU itself; its error is made a ``TokenIdError`` afterwards.
     """
@@ -92,9 +92,9 @@ def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bo
 
 
 def torch_makes(tables: Sequence[Tensor], ids: Tensor, normed: bool, sparse: bool) -> bool:
-    """Whether an input is made by torch's own operations (``nn.unfused``); ``normed``: with a LayerNorm.
+    """Whether torch's own operations make the input (``nn.unfused``).
 
-    ``tables`` are the tokens' and all other parameters.
+    ``tables`` are the tokens' table and all other parameters; ``normed`` says that there is a LayerNorm.
     """
     if is_compiling() or _is_observed(ids, tables):
         return False
@@ -106,12 +106,14 @@ def torch_makes(tables: Sequence[Tensor], ids: Tensor, normed: bool, sparse: boo
 
 
 def mask_is_kept(x: Tensor) -> bool:
-    """Whether dropout keeps a mask of ``x``: from `DROPPED_NUMBERS` on, drawing it again costs less."""
+    """Whether dropout keeps its mask for the backward: a large one costs less to draw again."""
     return x.numel() <= DROPPED_NUMBERS
 
 
 def _is_observed(ids: Tensor, tables: Sequence[Tensor]) -> bool:
-    """Whether ids are no plain tensor, or rows may have to be written first, or a transform is at work."""
+    """Whether torch's call alone would be wrong: a function transform or a trace is at work, the ids are no
+    plain tensor, or an optimizer has postponed steps of these tables.
+    """
     return (
         type(ids) is not Tensor
         or torch._C._are_functorch_transforms_active()
@@ -121,14 +123,15 @@ def _is_observed(ids: Tensor, tables: Sequence[Tensor]) -> bool:
 
 
 def _sums_well(table: Tensor, sparse: bool) -> bool:
-    """Whether torch's gradient of a lookup is right (it adds 16-bit numbers in 16 bits), and fast: its zeros,
-    as many as the table has numbers, are written at each step.
+    """Whether torch's gradient of a lookup is exact enough, and fast enough.
+
+    torch adds 16-bit numbers in 16 bits, and writes a whole table of zeros at each step.
     """
     return not sparse and table.dtype in (torch.float32, torch.float64) and table.nbytes < KEPT_BYTES
 
 
 def is_watched(compiling: bool) -> bool:
-    """Whether each operation has to be seen: in vmap and grad, fake modes, dual numbers, tracing."""
+    """Whether something must see each operation: vmap, grad, a fake mode, forward-mode gradients, a trace."""
     if torch._C._are_functorch_transforms_active():
         return True
     return not compiling and bool(
