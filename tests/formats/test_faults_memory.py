@@ -103,7 +103,7 @@ def cost_of_loading(path):
 
 
 @pytest.mark.parametrize("blank", [b" ", b"\t", b"a "])
-@pytest.mark.parametrize("head", [b"`\x01\0\0\0 ", b"a 1 2\n" * 5])
+@pytest.mark.parametrize("head", [b"`\x01\0\0\0,;| ", b"a 1 2\n" * 5])
 def test_megabytes_of_blanks_cost_their_size_and_no_time(head, blank, tmp_path):
     path = tmp_path / "t"
     path.write_bytes(head + blank * (8_000_000 // len(blank)))
