@@ -34,3 +34,17 @@ def lines(page, within="#walk"):
         ])""",
         within,
     )
+
+
+TOO_WIDE = """() => {
+    const { scrollWidth, clientWidth } = document.documentElement;
+    const wide = [...document.body.querySelectorAll("*")]
+        .filter((one) => one.getBoundingClientRect().right > clientWidth + 0.5)
+        .map((one) => `${one.tagName}.${one.getAttribute("class")} to ${one.getBoundingClientRect().right}`);
+    return scrollWidth > clientWidth ? [`${scrollWidth} of ${clientWidth} pixels`, ...wide] : [];
+}"""
+
+
+def too_wide(page):
+    """What makes a page scroll sideways; nothing if it fits."""
+    return page.evaluate(TOO_WIDE)

@@ -9,7 +9,7 @@ from tokenspace import geometry
 from tokenspace.geometry.projection import pca
 
 from .conftest import PHONE
-from .seen import number, written
+from .seen import number, too_wide, written
 
 pytestmark = pytest.mark.browser
 
@@ -215,7 +215,7 @@ def test_a_map_that_takes_long_shows_how_far_it_is(visit, small_site):
 def test_the_map_fits_a_phone(visit, small_site):
     page = visit(small_site, PHONE, view="map", color="norm")
     page.wait_for_function(READY)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert too_wide(page) == []
 
 
 def test_long_names_are_cut_in_the_legend(visit, hostile_site):

@@ -123,3 +123,30 @@ def test_a_proposal_for_less_is_not_taken_for_more(visit, small_site):
 def test_an_answer_that_is_no_longer_wanted_is_none(visit, small_site):
     page = visit(small_site, view="query")
     assert page.evaluate(LATE) == ["AbortError"]
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "label", "columns"),
+    [
+        ({"view": "query", "ask": "neighbors", "id": 5}, "neighbors", "Word or token", 3),
+        ({"view": "query", "ask": "similarity", "a_id": 5, "b_id": 6}, "similarity", "First word", 3),
+        ({"view": "query", "ask": "analogy", "a_id": 5, "b_id": 6, "c_id": 7}, "analogy", "as c", 3),
+        ({"view": "map", "id": 5}, "neighbors", "Find a token", 1),
+    ],
+    ids=["neighbors", "similarity", "analogy", "map"],
+)
+def test_an_answer_leaves_what_is_typed_meanwhile(visit, small_site, state, path, label, columns):
+    page = visit(small_site, view="walk")  # whose routes are in place before the question is asked
+    waiting = held(page, f"**/api/{path}*")
+    page.goto(small_site.address(**state))
+    field = page.get_by_label(label, exact=True)
+    page.wait_for_selector("#opening", state="hidden")
+    let(page, waiting, columns)
+    field.fill("kin")
+    page.wait_for_selector(f"#{state['view']} [role=option]")
+    page.route(f"**/api/{path}*", lambda route: route.continue_())
+    for route in waiting:
+        route.continue_()
+    page.wait_for_selector("#query .hits li, #query .measures td, #map .map-side h3 .token")
+    assert field.input_value() == "kin"
+    assert page.locator("[role=option]").count() > 0

@@ -8,7 +8,7 @@ from tokenspace.web.explorer import Explorer
 
 from . import hostile
 from .conftest import DESKTOP, PHONE, Site, serving
-from .seen import lines, number, numbers, written
+from .seen import lines, number, numbers, too_wide, written
 
 pytestmark = pytest.mark.browser
 
@@ -313,7 +313,7 @@ def test_a_text_that_is_refused_is_answered_in_words(visit, builtin_site):
 def test_the_page_fits_and_names_its_controls(visit, minilm_site, viewport, view):
     page = visit(minilm_site, viewport, view=view, step="gradient", ask="analogy")
     page.wait_for_selector(f"#{view} .numbers td")
-    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert too_wide(page) == []
     unnamed = page.evaluate(
         """() => [...document.querySelectorAll("input, select, button")]
             .filter((one) => one.offsetParent)

@@ -19,6 +19,7 @@ export class TokenField {
     const id = `token-${(made += 1)}`;
     this.onpick = onpick;
     this.id = null; // of the proposal that was taken; null once one types on
+    this.edits = 0; // how often one has typed here
     this.proposals = [];
     this.active = -1;
     this.list = el("ul", {
@@ -66,8 +67,17 @@ export class TokenField {
     this.#close();
   }
 
+  /** @returns {typeof this.set} `set` for an answer that comes later: it keeps what one types until then */
+  setLater() {
+    const edits = this.edits;
+    return (word, id = null) => {
+      if (this.edits === edits) this.set(word, id);
+    };
+  }
+
   #typed() {
     this.id = null;
+    this.edits += 1;
     this.request?.abort();
     this.#activate(-1); // what was proposed for less is not taken for more
     clearTimeout(this.timer);

@@ -215,13 +215,14 @@ export class MapView {
       this.plot.mark(null);
       return null;
     }
+    const setSearch = this.search.setLater();
     const { hits } = await this.#answer(
       "neighbors",
       { id, k: NEIGHBORS, metric: "cosine", center: 0, remove: 0 },
       signal,
     );
     if (signal.aborted) return id;
-    this.search.set(tokens[id], id);
+    setSearch(tokens[id], id);
     const kind = this.table.kinds[this.all.kind[id]];
     fill(
       this.sides.chosen,
@@ -253,7 +254,8 @@ export class MapView {
       }
     }
     const coloring = this.answers.get(key);
-    if (color === "cluster" && now.k === undefined) this.k.value = coloring.k;
+    const typing = document.activeElement === this.k;
+    if (color === "cluster" && now.k === undefined && !typing) this.k.value = coloring.k;
     return coloring;
   }
 

@@ -5,7 +5,7 @@ import { el, svg } from "./dom.js";
 import { count, fixed, percent } from "./numbers.js";
 import { HeatMap } from "./query_rows.js";
 import { twins } from "./query_neighbors.js";
-import { readWords, rowsAsked, setWords, typedWords } from "./query_similarity.js";
+import { readWords, rowsAsked, typedWords, wordsLater } from "./query_similarity.js";
 import { brief, tokenNode } from "./shown.js";
 import { setState } from "./state.js";
 import { answersUnder, columnNodes, columns, hitList, neighborLink } from "./switches.js";
@@ -50,12 +50,13 @@ export class AnalogyQuery {
         `An analogy needs ${FEWEST} tokens, three to ask about and one that answers; this table has ${count(this.table.named)}.`,
       );
     }
+    const setWords = wordsLater(this.words, asked);
     const settings = columns(remove);
     const answers = answersUnder(settings, (params) =>
       this.ask("analogy", { ...asked, k, method, ...params }),
     );
     const raw = await answers[0];
-    setWords(this.words, raw.words, asked);
+    setWords(raw.words);
     const known = new Set(raw.hits.map((hit) => hit.id));
     const go = (hit) => setState({ ask: "neighbors", id: hit.id, q: null });
     const draw = ({ hits, words, arrows }, n) => [

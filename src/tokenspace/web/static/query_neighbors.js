@@ -36,12 +36,13 @@ export class NeighborsQuery {
 
   async answer(asked, { k, metric, remove }, now) {
     if (asked.q !== undefined) this.word.set(asked.q);
+    const setWord = this.word.setLater();
     const settings = columns(remove);
     const answers = answersUnder(settings, (params) =>
       this.ask("neighbors", { ...asked, k, metric, ...params }),
     );
     const { query, hits } = await answers[0];
-    if (asked.id !== undefined) this.word.set(query.word ?? query.tokens[0], Number(asked.id));
+    if (asked.id !== undefined) setWord(query.word ?? query.tokens[0], Number(asked.id));
     const known = new Set(hits.map((hit) => hit.id));
     const go = (hit) => setState({ id: hit.id, q: null });
     const list = (answer, n) =>

@@ -39,10 +39,11 @@ export class SimilarityQuery {
   }
 
   async answer(asked, { remove }, now) {
+    const setWords = wordsLater(this.words, asked);
     const settings = columns(remove);
     const answers = answersUnder(settings, (params) => this.ask("similarity", { ...asked, ...params }));
     const { a, b, cosine } = await answers[0];
-    setWords(this.words, { a, b }, asked);
+    setWords({ a, b });
     const head = el(
       "tr",
       {},
@@ -110,12 +111,15 @@ export function typedWords(fields) {
   return typed;
 }
 
-/** Put an answer's words into the fields. */
-export function setWords(fields, answered, asked) {
-  for (const [name, one] of Object.entries(fields)) {
-    const id = asked[`${name}_id`];
-    one.set(asked[name] ?? answered[name].word ?? answered[name].token, id === undefined ? null : Number(id));
-  }
+/** @returns what puts the answer's words into the fields; a field that one types in until then keeps its word */
+export function wordsLater(fields, asked) {
+  const setters = Object.entries(fields).map(([name, one]) => [name, one.setLater()]);
+  return (answered) => {
+    for (const [name, set] of setters) {
+      const id = asked[`${name}_id`];
+      set(asked[name] ?? answered[name].word ?? answered[name].token, id === undefined ? null : Number(id));
+    }
+  };
 }
 
 /** The heat map's question for the words of a query, and then the ids of its hits. */
