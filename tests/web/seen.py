@@ -46,5 +46,9 @@ TOO_WIDE = """() => {
 
 
 def too_wide(page):
-    """What makes a page scroll sideways; nothing if it fits."""
-    return page.evaluate(TOO_WIDE)
+    """What makes a page scroll sideways once it has settled; nothing if it fits."""
+    for _ in range(20):
+        if not (found := page.evaluate(TOO_WIDE)):
+            break
+        page.wait_for_timeout(100)
+    return found
