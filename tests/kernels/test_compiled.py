@@ -215,3 +215,10 @@ def test_the_gil_is_released_and_options_are_passed_on():
     assert triple(2) == 6
     assert triple.targetoptions["nogil"] is True
     assert triple.targetoptions["fastmath"] == {"reassoc", "contract"}
+
+
+def test_code_of_no_module_is_compiled_too():
+    made = {}
+    exec("def twice(x):\n    return 2 * x", {}, made)
+    assert made["twice"].__module__ is None or made["twice"].__module__ == "builtins"
+    assert kernel(made["twice"])(3) == 6

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenspace.kernels.gradient import CHUNK, group, segment_sum
+from tokenspace.kernels.gradient import ALONE, CHUNK, fill_sums, fills_well, group, segment_sum
 from tokenspace.reference import Embedding
 
 DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
@@ -59,13 +59,43 @@ def test_sums_equal_the_reference(n, width, vocabulary, threads, padding, scale,
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bits_are_the_same_at_any_thread_count(dtype, rng):
-    ids = np.minimum(rng.zipf(1.2, 5_000) - 1, 999)
-    d = rng.standard_normal((5_000, 70)).astype(dtype)
+    ids = np.minimum(rng.zipf(1.2, 8_000) - 1, 999)
+    d = rng.standard_normal((8_000, 70)).astype(dtype)
+    assert d.size > ALONE
     one = segment_sum(d, group(ids), threads=1)
     for threads in (2, 3, 7):
         np.testing.assert_array_equal(
             segment_sum(d, group(ids), threads=threads).view(np.uint8), one.view(np.uint8)
         )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "scale"), [(1_000, 1.0), (1_000, 2.5), (9_000, 1.0)])
+def test_rows_that_are_filled_in_order_have_the_bits_of_sums_into_zeros(dtype, rows, scale, rng):
+    ids = rng.integers(0, rows, 8_000)
+    ids[:600] = rows // 2  # more than two chunks
+    ids[600:700] = 0  # padding
+    d, groups = rng.standard_normal((8_000, 70)).astype(dtype), group(ids, padding=0)
+    expected = np.zeros((rows, 70), dtype)
+    segment_sum(d, groups, scale=scale, out=expected, rows=groups.ids, threads=2)
+    for threads in (1, 2, 3):
+        found = np.full((rows, 70), np.nan, dtype)
+        fill_sums(d, groups, scale=scale, out=found, threads=threads)
+        np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
+def test_rows_are_filled_where_many_are_hit_and_none_most_of_the_time():
+    spread, hot = group(np.arange(1_000)), group(np.repeat(np.arange(1_000), [9_000] + 999 * [1]))
+    assert fills_well(spread, 2_000)
+    assert not fills_well(spread, 20_000)
+    assert not fills_well(hot, 2_000)
+
+
+def test_rows_of_a_wider_type_are_rounded():
+    d = np.array([[1.0 + 2.0**-30, 3.0]])
+    out = np.zeros((1, 2), ml_dtypes.bfloat16)
+    segment_sum(d, group(np.array([0])), out=out, rows=np.array([0]))
+    assert out.tolist() == [[1.0, 3.0]]
 
 
 @pytest.mark.parametrize("dtype", DTYPES[2:])

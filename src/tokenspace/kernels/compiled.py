@@ -56,7 +56,7 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
-    return function.__module__.startswith(f"{_ROOM}.")
+    return str(function.__module__).startswith(f"{_ROOM}.")  # None for what exec made
 
 
 class _KeptCode(FunctionCache):

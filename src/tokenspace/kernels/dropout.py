@@ -44,17 +44,17 @@ def dropout(x: np.ndarray, drop: Dropout, *, out: np.ndarray | None = None, thre
     return out
 
 
-def dropped(rows: int, width: int, drop: Dropout) -> np.ndarray:
-    """Which numbers (rows, width) `dropout` makes zero, as booleans.
+def fill_factors(drop: Dropout, out: np.ndarray) -> None:
+    """Fill ``out`` (N, D), float32 or float64, with what `dropout` multiplies by: 0 or 1 / (1 - p).
 
-    >>> dropped(2, 8, Dropout(0.5, seed=1)).astype(int)
-    array([[1, 1, 0, 1, 1, 1, 0, 0],
-           [1, 1, 0, 0, 1, 0, 0, 1]])
+    >>> out = np.empty((2, 8), np.float32)
+    >>> fill_factors(Dropout(0.5, seed=1), out)
+    >>> out
+    array([[0., 0., 2., 0., 0., 0., 2., 2.],
+           [0., 0., 2., 2., 0., 2., 2., 0.]], dtype=float32)
     """
-    found = np.empty((rows, width), bool)
-    seed, threshold, _ = settings(drop, np.float32)
-    _fill_dropped(seed, threshold, found)
-    return found
+    p, seed = drop
+    _fill_factors(seed, round(p * 2**32), 1.0 / (1.0 - p) if p < 1.0 else 0.0, out)
 
 
 def settings(drop: Dropout, dtype: type[np.floating]) -> tuple[np.uint64, np.uint64, np.floating]:
@@ -64,11 +64,11 @@ def settings(drop: Dropout, dtype: type[np.floating]) -> tuple[np.uint64, np.uin
 
 
 @kernel
-def _fill_dropped(seed, threshold, out):
+def _fill_factors(seed, threshold, factor, out):
     for n in range(out.shape[0]):
-        first, second = row_keys(seed, n)
+        first, second = row_keys(np.uint64(seed), n)
         for z in range(out.shape[1]):
-            out[n, z] = not is_kept(first, second, z, threshold)
+            out[n, z] = factor if is_kept(first, second, z, np.uint64(threshold)) else 0.0
 
 
 @kernel

@@ -24,6 +24,8 @@ from tokenspace.kernels.threads import cut, share_ranges
 
 CHUNK = 256
 """Rows that are added in one go, by one thread."""
+ALONE = 1 << 19
+"""Numbers that one thread adds before another one has woken up, or has got a core on a busy machine."""
 
 
 class Groups(NamedTuple):
@@ -49,9 +51,7 @@ def group(ids: np.ndarray, padding: int | None = None) -> Groups:
     ids = np.ascontiguousarray(ids, np.int64)
     order = np.empty(len(ids), np.int64)
     keys = np.empty(len(ids), np.int64)
-    used = _sort(ids, -1 if padding is None else padding, keys, order)
-    distinct, starts = _boundaries(keys[:used])
-    return Groups(distinct, starts, order[:used])
+    return Groups(*_group(ids, -1 if padding is None else padding, keys, order))
 
 
 def segment_sum(
@@ -78,6 +78,9 @@ def segment_sum(
     if rows is None:
         rows = np.arange(len(groups.ids))
     sums_in = adds_in(d)
+    if threads == 1 or d.size <= ALONE:
+        _sum_groups(bits(d), groups.order, groups.starts, rows, sums_in(scale), bits(out))
+        return out
     first, target = _chunks(groups.starts, CHUNK)
     shared = int(-target.min(initial=0))  # chunks whose group has others
     partial = memory.empty((shared, d.shape[1]), sums_in)
@@ -87,6 +90,33 @@ def segment_sum(
     if shared:
         _sum_partial(groups.starts, first, target, rows, sums_in(scale), bits(out), partial)
     return out
+
+
+def fill_sums(
+    d: np.ndarray, groups: Groups, *, scale: float = 1.0, out: np.ndarray, threads: int = 1
+) -> np.ndarray:
+    """The table's dense gradient: `segment_sum` in the rows ``groups.ids`` of ``out`` (V, D), 0 elsewhere.
+
+    ``out`` may hold anything before: each of its rows is written once.
+
+    >>> d = np.array([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]], np.float32)
+    >>> fill_sums(d, group(np.array([2, 1, 2])), out=np.full((4, 2), np.nan, np.float32))
+    array([[  0.,   0.],
+           [ 10.,  20.],
+           [101., 202.],
+           [  0.,   0.]], dtype=float32)
+    """
+    arguments = (bits(d), *groups, adds_in(d)(scale), bits(out))
+    share_ranges(lambda first, end: _fill_rows(first, end, *arguments), cut(len(out), out.size), threads)
+    return out
+
+
+def fills_well(groups: Groups, rows: int) -> bool:
+    """Whether `fill_sums` is faster than zeros and a `segment_sum` into them, for a table of so many rows.
+
+    It is where the sums are a good part of the rows, and none of them most of the work, as one thread has it.
+    """
+    return 8 * len(groups.ids) > rows and int(np.diff(groups.starts).max(initial=0)) <= 4 * CHUNK
 
 
 def adds_in(d: np.ndarray) -> type[np.floating]:
@@ -121,6 +151,13 @@ def _sort(ids, padding, keys, order):
             keys[n], order[n] = other_keys[n], other_order[n]
         shift += digit_bits
     return used
+
+
+@kernel
+def _group(ids, padding, keys, order):
+    used = _sort(ids, padding, keys, order)
+    distinct, starts = _boundaries(keys[:used])
+    return distinct, starts, order[:used]
 
 
 @kernel
@@ -166,15 +203,58 @@ def _chunks(starts, size):
 def _sum_chunks(start, stop, d, order, first, target, rows, scale, out, partial):
     total = np.empty(d.shape[1], partial.dtype)
     for chunk in range(start, stop):
-        _add_up(d, order, first[chunk], first[chunk + 1], total)
         if target[chunk] >= 0:
-            row = rows[target[chunk]]
-            for z in range(d.shape[1]):
-                out[row, z] = narrow(total[z] * scale, out)
+            _sum_group(d, order, first[chunk], first[chunk + 1], scale, out, rows[target[chunk]], total)
         else:
+            _add_up(d, order, first[chunk], first[chunk + 1], total)
             row = -1 - target[chunk]
             for z in range(d.shape[1]):
                 partial[row, z] = total[z]
+
+
+@kernel
+def _sum_groups(d, order, starts, rows, scale, out):
+    """What `_sum_chunks` and `_sum_partial` do, by one thread and without room for partial sums."""
+    total, chunk = np.empty(d.shape[1], type(scale)), np.empty(d.shape[1], type(scale))
+    for u in range(starts.shape[0] - 1):
+        start, stop = starts[u], starts[u + 1]
+        if stop - start <= CHUNK:
+            _sum_group(d, order, start, stop, scale, out, rows[u], total)
+            continue
+        for z in range(d.shape[1]):
+            total[z] = 0
+        for begin in range(start, stop, CHUNK):
+            _add_up(d, order, begin, min(begin + CHUNK, stop), chunk)
+            for z in range(d.shape[1]):
+                total[z] += chunk[z]
+        for z in range(d.shape[1]):
+            out[rows[u], z] = narrow(total[z] * scale, out)
+
+
+@kernel
+def _fill_rows(first, end, d, ids, starts, order, scale, out):
+    """Write the rows first … end - 1 of ``out``: the sums of the groups, and zeros between them."""
+    u, last = np.searchsorted(ids, first), np.searchsorted(ids, end)
+    row = first
+    while u < last:
+        out[row : ids[u]] = 0
+        _sum_groups(d, order, starts[u : u + 2], ids[u : u + 1], scale, out)
+        row = ids[u] + 1
+        u += 1
+    out[row:end] = 0
+
+
+@kernel
+def _sum_group(d, order, start, stop, scale, out, row, total):
+    """out[row] = scale · the sum of d[order[start:stop]], a single row being its own."""
+    if stop - start == 1 and scale == 1:
+        alone = order[start]
+        for z in range(d.shape[1]):
+            out[row, z] = narrow(widen(d[alone, z]), out)
+        return
+    _add_up(d, order, start, stop, total)
+    for z in range(d.shape[1]):
+        out[row, z] = narrow(total[z] * scale, out)
 
 
 @kernel

@@ -80,15 +80,40 @@ DROPPED_NUMBERS = 1 << 14
 
 
 def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bool) -> bool:
-    """Whether a lookup is left to torch's own call.
+    """Whether torch's own call reads the rows of a lookup; `kernels_sum` says who sums their gradient.
 
     torch checks the ids of plain tensors on a CPU itself; its error is made a ``TokenIdError`` afterwards.
     """
     if weight is None or is_compiling() or type(weight) not in PLAIN or _is_observed(ids, (weight,)):
         return False
-    if torch.is_grad_enabled() and weight.requires_grad:
-        return _sums_well(weight, sparse)
-    return ids.numel() * width * weight.itemsize < KEPT_BYTES
+    if ids.numel() * width * weight.itemsize < KEPT_BYTES:
+        return True
+    return torch.is_grad_enabled() and weight.requires_grad and _sums_well(weight, sparse)
+
+
+def kernels_sum(weight: Tensor, sparse: bool) -> bool:
+    """Whether kernels sum the gradient of a lookup that torch makes (``nn.row_sums``)."""
+    return (
+        torch.is_grad_enabled()
+        and weight.requires_grad
+        and not _sums_well(weight, sparse)
+        and weight.is_cpu
+        and weight.dtype in DTYPES
+        and weight.ndim == 2
+        and weight.numel() > 0
+        and not (_kernels_are_off or is_watched(False))
+    )
+
+
+def is_plain_gradient(d_out: Tensor) -> bool:
+    """Whether kernels may take this gradient in eager code: nothing watches, and nobody wants its own."""
+    return (
+        not (torch.is_grad_enabled() and d_out.requires_grad)
+        and not is_compiling()
+        and not is_watched(False)
+        and is_plain(d_out, False)
+        and torch._C._dispatch_keys(d_out).has(torch._C.DispatchKey.CPU)  # it stands for no batch of them
+    )
 
 
 def torch_makes(tables: Sequence[Tensor], ids: Tensor, normed: bool, sparse: bool) -> bool:
@@ -100,14 +125,17 @@ def torch_makes(tables: Sequence[Tensor], ids: Tensor, normed: bool, sparse: boo
         return False
     token = tables[0]
     if torch.is_grad_enabled() and any_requires_grad(*tables):
-        return _sums_well(token, sparse)
+        return not sparse and token.nbytes < KEPT_BYTES
     size = ids.numel() * token.shape[-1] * token.itemsize
     return size < (NORMED_BYTES if normed else SUMMED_BYTES)
 
 
-def mask_is_kept(x: Tensor) -> bool:
-    """Whether dropout keeps its mask for the backward: a large one costs less to draw again."""
-    return x.numel() <= DROPPED_NUMBERS
+def factors_are_kept(x: Tensor) -> bool:
+    """Whether dropout keeps what it multiplied by for the backward: for a large ``x`` it draws that again.
+
+    In 16 bits the factors would be rounded.
+    """
+    return x.numel() <= DROPPED_NUMBERS and x.dtype in (torch.float32, torch.float64)
 
 
 def _is_observed(ids: Tensor, tables: Sequence[Tensor]) -> bool:

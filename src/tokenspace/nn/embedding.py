@@ -19,7 +19,7 @@ from torch.nn import Parameter
 
 from tokenspace.errors import ShapeError
 from tokenspace.initializers import Real, Whole, checked_padding_id, real, whole
-from tokenspace.nn import attributes, dispatch, ops
+from tokenspace.nn import attributes, dispatch, ops, row_sums
 from tokenspace.nn.arrays import checked_dtype, tensor_of
 from tokenspace.nn.attributes import ScaleDtype
 from tokenspace.nn.frozen_row import freeze_row, release_row
@@ -189,9 +189,11 @@ class TokenEmbedding(torch.nn.Embedding):
         weight: Any = self._parameters.get("weight")
         sparse = self.sparse
         if out is None and dispatch.torch_looks_up(weight, ids, self.embedding_dim, sparse=sparse):
-            padding = self.padding_idx
+            padding = -1 if self.padding_idx is None else self.padding_idx
             try:
-                x = torch.embedding(weight, ids, -1 if padding is None else padding, False, sparse)
+                if dispatch.kernels_sum(weight, sparse) and not isinstance(self.scale, Tensor):
+                    return row_sums.lookup(weight, ids, padding, self.factor, sparse)
+                x = torch.embedding(weight, ids, padding, False, sparse)
                 return x if self.scale is None else x.mul_(self.factor)  # type: ignore[arg-type]
             except (IndexError, RuntimeError):
                 pass  # what follows says what is wrong, or takes ids of other types

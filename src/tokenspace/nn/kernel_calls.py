@@ -140,7 +140,9 @@ def gradients(d_out: Tensor, left: Left, how: How, needs: Sequence[bool]) -> lis
         made = _input_gradient(d, indices, left, how, added, threads)
     token = None
     if needs[2]:
-        token = _token_gradient(made.dx, indices[0], how, left.rows[0], d_out.dtype, threads)
+        token = _row_sums(
+            made.dx, indices[0], left.rows[0], how.padding[0], how.scale, how.sparse, d_out.dtype
+        )
     for table, padding in zip(added, how.padding[1:], strict=True):
         if table is not None and padding >= 0:
             table[padding] = 0
@@ -180,15 +182,30 @@ def _input_gradient(
     )
 
 
-def _token_gradient(dx: Array, ids: Array, how: How, rows: int, dtype: torch.dtype, threads: int) -> Tensor:
-    groups = gradient.group(ids, how.padding[0] if how.padding[0] >= 0 else None)
-    scale = 1.0 if how.scale is None else how.scale
-    if how.sparse:
-        values = memory.empty((len(groups.ids), dx.shape[1]), dtype)
-        gradient.segment_sum(dx, groups, scale=scale, out=array_over(values), threads=threads)
+def row_sums(
+    d_out: Tensor, ids: Tensor, rows: int, padding: int, scale: float | None, sparse: bool
+) -> Tensor:
+    """The gradient (rows, D) of a table of which ``ids`` (\\*axes) picked rows, as `gradients` gives it."""
+    indices = checked_indices(ids, rows, "id")
+    return _row_sums(_rows_of(d_out), indices, rows, padding, scale, sparse, d_out.dtype)
+
+
+def _row_sums(
+    d: Array, ids: Array, rows: int, padding: int, scale: float | None, sparse: bool, dtype: torch.dtype
+) -> Tensor:
+    groups = gradient.group(ids, padding if padding >= 0 else None)
+    factor, threads = 1.0 if scale is None else scale, torch.get_num_threads()
+    if sparse:
+        values = memory.empty((len(groups.ids), d.shape[1]), dtype)
+        gradient.segment_sum(d, groups, scale=factor, out=array_over(values), threads=threads)
         return row_sparse(tensor_of(groups.ids), values, rows)
-    dense = memory.zeros((rows, dx.shape[1]), dtype)
-    gradient.segment_sum(dx, groups, scale=scale, out=array_over(dense), rows=groups.ids, threads=threads)
+    if gradient.fills_well(groups, rows):
+        dense = memory.empty((rows, d.shape[1]), dtype)
+        gradient.fill_sums(d, groups, scale=factor, out=array_over(dense), threads=threads)
+    else:
+        dense = memory.zeros((rows, d.shape[1]), dtype)
+        out = array_over(dense)
+        gradient.segment_sum(d, groups, scale=factor, out=out, rows=groups.ids, threads=threads)
     return dense
 
 
@@ -218,11 +235,12 @@ def _tensor(array: Array | None) -> Tensor | None:
     return None if array is None else tensor_of(array)
 
 
-def dropped(x: Tensor, seed: int, p: float) -> Tensor:
-    """Which numbers of ``x`` (\\*axes, D) `dropout` makes zero, (N, D) of booleans."""
-    width = x.shape[-1]
-    rows = x.numel() // width if width else 0
-    return torch.from_numpy(dropouts.dropped(rows, width, Dropout(p, seed)))
+def dropout_factors(x: Tensor, seed: int, p: float) -> Tensor:
+    """What `dropout` multiplies ``x`` (\\*axes, D) by, of its shape and type: 0 or 1 / (1 - p)."""
+    factors = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+    if factors.numel():
+        dropouts.fill_factors(Dropout(p, seed), factors.numpy().reshape(-1, x.shape[-1]))
+    return factors
 
 
 @torch._disable_dynamo

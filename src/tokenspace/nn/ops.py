@@ -94,8 +94,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     number = int(draw_seed())
     if dispatch._kernels_are_off:
         return plain.dropout(x, number, p)
-    if dispatch.mask_is_kept(x):
-        return plain.without(x, kernel_calls.dropped(x, number, p), p)
+    if dispatch.factors_are_kept(x):
+        return x * kernel_calls.dropout_factors(x, number, p)
     return Drop.apply(x, number, p)
 
 

@@ -65,11 +65,6 @@ def dropout(x: Tensor, seed: int | Tensor, p: float) -> Tensor:
     return torch.where(kept, x * (1.0 / (1.0 - p) if p < 1.0 else 0.0), 0.0)
 
 
-def without(x: Tensor, dropped: Tensor, p: float) -> Tensor:
-    """``x`` (\\*axes, D) with zeros where ``dropped`` (N, D) is True, the rest over 1 - p."""
-    return (x * (1.0 / (1.0 - p) if p < 1.0 else 0.0)).masked_fill_(dropped.view(x.shape), 0.0)
-
-
 def is_kept(seed: int | Tensor, rows: int, width: int, p: float, device: torch.device) -> Tensor:
     """``kernels.dropout``'s hash of seed, row and column (rows, width), in int64 arithmetic that wraps."""
     mixed = torch.arange(1, rows + 1, device=device).unsqueeze(1) * _signed(0x9E3779B97F4A7C15) + seed

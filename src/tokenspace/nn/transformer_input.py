@@ -262,7 +262,7 @@ class TransformerInput(nn.Module):
             else:
                 own = range(1) if as_ranges else torch.zeros((1, shape[1]), dtype=torch.int64, device=device)
             yield segment, own
-        for name, table in self.extras.items():
+        for name, table in self._modules["extras"]._modules.items():  # type: ignore[union-attr]
             yield table, _per_token(told.extra_ids[name], shape, f"{name} ids")
 
     def position_ids(self, ids: Tensor, start: Start = 0, attention_mask: Tensor | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tokenspace.nn import dispatch, ops
+from tokenspace.nn import dispatch, ops, row_sums
 from tokenspace.nn.embedding import TokenEmbedding
 from tokenspace.nn.positional import SinusoidalPositionalEncoding
 
@@ -57,9 +57,11 @@ def looked_up(table: TokenEmbedding, ids: Tensor) -> Tensor:
     >>> looked_up(TokenEmbedding.from_pretrained(torch.eye(2)), torch.tensor([1]))
     tensor([[0., 1.]])
     """
-    padding = table.padding_idx
+    padding = -1 if table.padding_idx is None else table.padding_idx
     weight: Any = table._parameters["weight"]
-    return torch.embedding(weight, ids, -1 if padding is None else padding, False, table.sparse)
+    if dispatch.kernels_sum(weight, table.sparse):
+        return row_sums.lookup(weight, ids, padding, None, table.sparse)
+    return torch.embedding(weight, ids, padding, False, table.sparse)
 
 
 def neighbors(table: TokenEmbedding, rows: range) -> Tensor:
@@ -70,8 +72,8 @@ def neighbors(table: TokenEmbedding, rows: range) -> Tensor:
     """
     weight: Any = table._parameters["weight"]
     padding = table.padding_idx
-    if padding in rows:
+    if padding is not None and padding in rows:  # a range looks for None number by number
         raise IndexError(f"row {padding} is the padding row")
-    if rows.stop > len(weight):
-        raise IndexError(f"row {rows.stop - 1} is none of {len(weight)}")
+    if rows.stop > weight.shape[0]:
+        raise IndexError(f"row {rows.stop - 1} is none of {weight.shape[0]}")
     return weight[rows.start : rows.stop]  # narrow() does the same, and takes twice as long
