@@ -134,6 +134,36 @@ def write(tmp_path):
 
 
 @pytest.fixture(scope="session")
+def forks():
+    """``forks(prelude)``: processes that have run ``prelude``, from one server for each, see forks.py."""
+    path = Path(__file__).parent / "forks.py"
+    spec = importlib.util.spec_from_file_location("forks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    servers = functools.cache(module.Forks)
+    started = []
+
+    def forks(prelude: str):
+        started.append(servers(prelude))
+        return started[-1]
+
+    yield forks
+    for server in set(started):
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def commands(forks):
+    """``commands.run("-m", "tokenspace", ...)``: in a process of its own, which has loaded what it needs."""
+    return forks(
+        "import numba\n"
+        "from tokenspace import cli, formats, geometry, plots, train\n"
+        "from tokenspace.kernels import skipgram\n"
+        "numba.njit(lambda: 0)()\n"
+    )
+
+
+@pytest.fixture(scope="session")
 def small_checkpoint(tmp_path_factory):
     """``small_checkpoint("bert")``: a model built and saved by transformers, see models/small_models.py."""
     path = Path(__file__).parent / "models" / "small_models.py"
