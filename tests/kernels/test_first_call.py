@@ -41,7 +41,7 @@ print(time.process_time() - began)
 
 @pytest.fixture
 def first_call(forks, tmp_path):
-    """``first_call(kernel)``: seconds and stderr of the first call in a new process; all keep code in one place."""
+    """``first_call(kernel)``: seconds and stderr of its first call in a new process; code is kept for the next."""
     started = forks("import numba; numba.njit(lambda: 0)()")  # its own first use imports scipy
     folder = f"import numba; numba.config.CACHE_DIR = {str(tmp_path)!r}"
 
