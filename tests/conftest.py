@@ -164,6 +164,16 @@ def commands(forks):
 
 
 @pytest.fixture(scope="session")
+def torch_forks(forks):
+    """Processes that have loaded what trains a language model."""
+    return forks(
+        "import torch._dynamo\n"
+        "from tokenspace import cli, formats\n"
+        "from tokenspace.train import language_model\n"
+    )
+
+
+@pytest.fixture(scope="session")
 def small_checkpoint(tmp_path_factory):
     """``small_checkpoint("bert")``: a model built and saved by transformers, see models/small_models.py."""
     path = Path(__file__).parent / "models" / "small_models.py"

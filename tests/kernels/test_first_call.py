@@ -41,7 +41,7 @@ print(time.process_time() - began)
 
 @pytest.fixture
 def first_call(forks, tmp_path):
-    """``first_call(kernel)``: seconds and stderr of its first call in a new process; code is kept for the next."""
+    """``first_call(kernel)``: seconds and stderr of a first call; its code is kept for the next one."""
     started = forks("import numba; numba.njit(lambda: 0)()")  # its own first use imports scipy
     folder = f"import numba; numba.config.CACHE_DIR = {str(tmp_path)!r}"
 
