@@ -1,6 +1,11 @@
 """Loads jaxtyping before tokenspace, so that every annotated shape is checked at every call in the tests."""
 
-from jaxtyping import install_import_hook
+import functools
+import inspect
+import typing
+
+import jaxtyping
+from beartype import BeartypeConf, beartype
 
 ROOMS = (
     "checkpoint",
@@ -21,7 +26,48 @@ ROOMS = (
     "tokenizer_training",
     "vocab",
 )
-install_import_hook(
+_jaxtyped = jaxtyping.jaxtyped
+_plainly = beartype(conf=BeartypeConf(violation_type=TypeError))
+
+
+def _checked(what, *, typechecker):
+    """Check ``what`` as `jaxtyping.jaxtyped` does; with beartype alone, at a 20th of the price, if no shape
+    is annotated.
+    """
+    if inspect.isclass(what):
+        return _jaxtyped(what, typechecker=typechecker)
+    written = what.__annotations__
+    hints = {name: _hint(annotation, what.__globals__) for name, annotation in written.items()}
+    if any(map(_has_shape, hints.values())):
+        return _jaxtyped(what, typechecker=typechecker)
+    what.__annotations__ = hints
+    checked = _plainly(what)
+    what.__annotations__ = checked.__annotations__ = written
+    return checked
+
+
+def _hint(annotation, names):
+    """The type that an annotation names; any, as jaxtyping has it, if what it names is not there yet."""
+
+    def named():
+        pass
+
+    named.__annotations__ = {"it": annotation}
+    try:
+        return typing.get_type_hints(named, names, include_extras=True)["it"]
+    except Exception:  # noqa: BLE001
+        return typing.Any
+
+
+def _has_shape(hint) -> bool:
+    if inspect.isclass(hint) and issubclass(hint, jaxtyping.AbstractArray):
+        return True
+    parts = hint if isinstance(hint, (list, tuple)) else typing.get_args(hint)
+    return any(map(_has_shape, parts))
+
+
+jaxtyping.jaxtyped = lambda *, typechecker: functools.partial(_checked, typechecker=typechecker)
+jaxtyping.install_import_hook(
     [f"tokenspace.{room}" for room in ROOMS], "beartype.beartype"
 )  # numba compiles kernels itself
 
@@ -85,6 +131,46 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """``forks(prelude)``: processes that have run ``prelude``, from one server for each, see forks.py."""
+    path = Path(__file__).parent / "forks.py"
+    spec = importlib.util.spec_from_file_location("forks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    servers = functools.cache(module.Forks)
+    started = []
+
+    def forks(prelude: str):
+        started.append(servers(prelude))
+        return started[-1]
+
+    yield forks
+    for server in set(started):
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def commands(forks):
+    """``commands.run("-m", "tokenspace", ...)``: in a process of its own, which has loaded what it needs."""
+    return forks(
+        "import numba\n"
+        "from tokenspace import cli, formats, geometry, plots, train\n"
+        "from tokenspace.kernels import skipgram\n"
+        "numba.njit(lambda: 0)()\n"
+    )
+
+
+@pytest.fixture(scope="session")
+def torch_forks(forks):
+    """Processes that have loaded what trains a language model."""
+    return forks(
+        "import torch._dynamo\n"
+        "from tokenspace import cli, formats\n"
+        "from tokenspace.train import language_model\n"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,16 @@ from safetensors.numpy import save_file
 import tokenspace as ts
 
 
-def run(*arguments: str, stdin: str | bytes | None = None, cwd=None) -> subprocess.CompletedProcess:
-    data = stdin.encode() if isinstance(stdin, str) else stdin
-    command = [sys.executable, "-m", "tokenspace", *arguments]
-    run = subprocess.run(command, input=data, capture_output=True, cwd=cwd, check=False)
-    run.out, run.err = run.stdout.decode(), run.stderr.decode()
+@pytest.fixture
+def run(commands):
+    """``run(*arguments)``: what the command gives in a process of its own."""
+
+    def run(*arguments: str, stdin: str | bytes = b"", cwd=None) -> subprocess.CompletedProcess:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        run = commands.run("-m", "tokenspace", *arguments, stdin=data, cwd=cwd)
+        run.out, run.err = run.stdout.decode(), run.stderr.decode()
+        return run
+
     return run
 
 
@@ -102,7 +107,7 @@ def folder(tmp_path):
     ],
     ids=lambda value: " ".join(value)[:50].strip() if isinstance(value, list) else None,
 )
-def test_one_line_and_status_1(folder, arguments, message):
+def test_one_line_and_status_1(run, folder, arguments, message):
     before = sorted(os.listdir(folder))
     result = run(*arguments, cwd=folder)
     assert result.returncode == 1, result.err
@@ -136,7 +141,7 @@ def test_one_line_and_status_1(folder, arguments, message):
     ],
     ids=" ".join,
 )
-def test_usage_mistakes_are_status_2(folder, arguments):
+def test_usage_mistakes_are_status_2(run, folder, arguments):
     result = run(*arguments, cwd=folder)
     assert result.returncode == 2, result.err
     assert "Usage:" in result.err
@@ -144,7 +149,7 @@ def test_usage_mistakes_are_status_2(folder, arguments):
     assert not (folder / "out").exists()
 
 
-def test_bad_stdin(folder):
+def test_bad_stdin(run, folder):
     assert "--pair goes with one text" in run("embed", "--pair", "b", stdin="one\ntwo\n").err
     assert "3 words, found 2" in run("analogy", stdin="man king\n").err
     result = run("neighbors", stdin=b"caf\xe9\xff\n")
@@ -158,7 +163,7 @@ def test_bad_stdin(folder):
     assert "line 2 of stdin must be A B [C]...: 2 words or more, found 1" in result.err
 
 
-def test_a_traceback_only_on_request():
+def test_a_traceback_only_on_request(run):
     assert "Traceback" in run("--debug", "neighbors", "kingg").err
     assert "Traceback" not in run("neighbors", "kingg").err
 
@@ -185,7 +190,7 @@ def test_a_closed_stderr_does_not_stop_training(folder):
     assert (folder / "out").exists()
 
 
-def test_what_is_typed_can_not_drive_the_terminal(tmp_path):
+def test_what_is_typed_can_not_drive_the_terminal(run, tmp_path):
     tokenizer = ts.Tokenizer.train_from_iterator(["a b c"] * 3, kind="bpe", vocab_size=300)
     table = ts.Table(np.ones((len(tokenizer.vocab), 2), np.float32), tokenizer.vocab, tokenizer)
     ts.save(table, tmp_path / "t")
@@ -195,7 +200,7 @@ def test_what_is_typed_can_not_drive_the_terminal(tmp_path):
     assert result.err.count("\n") == 1
 
 
-def test_a_file_name_can_not_drive_the_terminal_either(tmp_path):
+def test_a_file_name_can_not_drive_the_terminal_either(run, tmp_path):
     result = run("train", "no\x1b[31msuch\nfile", "-o", "out", cwd=tmp_path)
     assert result.returncode == 1
     assert "\x1b" not in result.err
@@ -203,17 +208,21 @@ def test_a_file_name_can_not_drive_the_terminal_either(tmp_path):
     assert result.err.count("\n") == 1
 
 
-def test_a_byte_order_mark_and_any_encoding_of_the_terminal(folder, monkeypatch):
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    assert run("neighbors", "-k", "1", stdin=b"\xef\xbb\xbfthree\n").out == "0.7528  two\n"
-    assert "'cafés' is not one of" in run("neighbors", stdin="cafés".encode()).err
+def test_a_byte_order_mark_and_any_encoding_of_the_terminal():
+    def run(text: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "tokenspace", "neighbors", "-k", "1"]
+        ascii_alone = os.environ | {"PYTHONIOENCODING": "ascii"}
+        return subprocess.run(command, input=text.encode(), capture_output=True, env=ascii_alone, check=False)
+
+    assert run("\ufeffthree\n").stdout == b"0.7528  two\n"
+    assert "'cafés' is not one of" in run("cafés").stderr.decode()
 
 
-def test_a_zero_row_is_said_to_have_no_direction():
+def test_a_zero_row_is_said_to_have_no_direction(run):
     assert "is all zeros" in run("neighbors", "[PAD]", "-k", "1").err
 
 
-def test_unwritable_output_is_told_before_training(folder):
+def test_unwritable_output_is_told_before_training(run, folder):
     ts.save(ts.Table(np.ones((1, 1), np.float32), ts.Vocab(["a"])), folder / "old")
     before = (folder / "old").read_bytes()
     result = run("train", "empty.txt", "-o", "old", cwd=folder)

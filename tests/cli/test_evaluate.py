@@ -129,14 +129,14 @@ NAMES = {"long": "n" * 240, "CJK": "猫" * 80, "short": "pairs"}
 
 @pytest.mark.parametrize("columns", [20, 80, 200, None])
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_any_width_shows_every_number_whatever_the_names(tmp_path, name, columns):
+def test_any_width_shows_every_number_whatever_the_names(commands, tmp_path, name, columns):
     (tmp_path / name).write_text(Path(WORDSIM).read_text("utf-8"), "utf-8")
     section = 30 * name
     questions = f": {section}\nman king woman queen\n: gram1-{section}\none two three four\n"
     (tmp_path / "questions").write_text(questions, "utf-8")
-    command = [sys.executable, "-m", "tokenspace", "evaluate", "--pairs", name, "--analogies", "questions"]
+    command = ("-m", "tokenspace", "evaluate", "--pairs", name, "--analogies", "questions")
     environment = {"PATH": "", "PYTHONUTF8": "1"} | ({"COLUMNS": str(columns)} if columns else {})
-    run = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=tmp_path)
+    run = commands.run(*command, env=environment, cwd=tmp_path)
     lines = run.stdout.decode().splitlines()
     assert lines[0].split()[-6:] == ["Spearman", "95", "%", "interval", "used", "skipped"]
     assert lines[1].split()[-6:] == ["0.6662", "0.595", "to", "0.727", "337", "16"]

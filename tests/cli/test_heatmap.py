@@ -11,13 +11,20 @@ from rich.cells import cell_len
 import tokenspace as ts
 
 
-def run(*arguments: str, stdin: str | None = "", columns: str = "80", **environment: str):
-    command = [sys.executable, "-m", "tokenspace", *arguments]
-    settings = os.environ | {"COLUMNS": columns} | environment
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, env=settings, check=False)
+@pytest.fixture
+def run(commands):
+    """``run(*arguments)``: what the command gives in a process of its own."""
+
+    def run(*arguments: str, stdin: str = "", columns: str = "80", **environment: str):
+        settings = os.environ | {"COLUMNS": columns} | environment
+        run = commands.run("-m", "tokenspace", *arguments, stdin=stdin.encode(), env=settings)
+        run.stdout, run.stderr = run.stdout.decode(), run.stderr.decode()
+        return run
+
+    return run
 
 
-def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
+def on_terminal(commands, columns: int, *arguments: str, **environment: str) -> str:
     """What a terminal of that width is sent on stdout."""
     import fcntl
     import struct
@@ -27,8 +34,10 @@ def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     settings = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "COLORTERM")}
     settings |= {"TERM": "xterm"} | environment
-    command = [sys.executable, "-m", "tokenspace", *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, env=settings)
+    with open(os.devnull) as nothing:
+        process = commands.start(
+            "-m", "tokenspace", *arguments, stdin=nothing.fileno(), stdout=theirs, stderr=2, env=settings
+        )
     os.close(theirs)
     seen = b""
     try:
@@ -41,7 +50,7 @@ def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
     return seen.decode().replace("\r\n", "\n")
 
 
-def test_each_word_is_a_line():
+def test_each_word_is_a_line(run):
     result = run("heatmap", "king", "queen", "cat")
     assert (result.returncode, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
@@ -54,7 +63,7 @@ def test_each_word_is_a_line():
     assert run("heatmap", stdin="king\nqueen\n\ncat\n").stdout == result.stdout
 
 
-def test_json_holds_the_rows():
+def test_json_holds_the_rows(run):
     table = ts.load("wordnet")
     result = run("heatmap", "king", "cat", "--json")
     document = json.loads(result.stdout)
@@ -65,7 +74,7 @@ def test_json_holds_the_rows():
     np.testing.assert_array_equal(np.float32(document["values"]), np.stack([table["king"], table["cat"]]))
 
 
-def test_a_text_and_its_unknown_words():
+def test_a_text_and_its_unknown_words(run):
     result = run("heatmap", "--text", "The blorfle sat")
     assert result.stderr == "blorfle is not in the vocabulary: its row is the unknown token's\n"
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["dim", "the", "[UNK]", "sat", "scale"]
@@ -73,12 +82,12 @@ def test_a_text_and_its_unknown_words():
 
 @pytest.mark.parametrize("verb", [["heatmap", "cat"], ["norms"], ["embed", "the cat", "--steps"]])
 @pytest.mark.parametrize("columns", [20, 80])
-def test_a_terminal_is_filled_and_never_overrun(verb, columns):
-    colored = on_terminal(columns, *verb)
+def test_a_terminal_is_filled_and_never_overrun(commands, verb, columns):
+    colored = on_terminal(commands, columns, *verb)
     assert "\x1b[" in colored
     for plain in (
-        on_terminal(columns, *verb, NO_COLOR="1"),
-        on_terminal(columns, *verb, TERM="dumb"),
+        on_terminal(commands, columns, *verb, NO_COLOR="1"),
+        on_terminal(commands, columns, *verb, TERM="dumb"),
     ):
         text = plain.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "")
         assert "\x1b" not in text
@@ -86,13 +95,13 @@ def test_a_terminal_is_filled_and_never_overrun(verb, columns):
         assert columns - 2 <= max(widths) <= columns
 
 
-def test_a_pipe_is_80_columns_wide():
+def test_a_pipe_is_80_columns_wide(run):
     lines = run("heatmap", "cat", columns="").stdout.splitlines()
     assert max(map(cell_len, lines)) in range(75, 81)
     assert "\x1b" not in "".join(lines)
 
 
-def test_a_page(tmp_path):
+def test_a_page(run, tmp_path):
     out = tmp_path / "page.html"
     result = run("heatmap", "king", "queen", "-o", str(out))
     assert (result.returncode, result.stderr) == (0, "")
@@ -105,7 +114,7 @@ def test_a_page(tmp_path):
     assert run("heatmap", "king", "queen", "--json", "--html", str(out)).stdout.startswith('{"tokens"')
 
 
-def test_norms(minilm_folder, tmp_path):
+def test_norms(run, minilm_folder, tmp_path):
     document = json.loads(run("norms", "-t", str(minilm_folder), "--json").stdout)
     assert [round(document[key], 3) for key in ("min", "median", "max")] == [0.245, 1.111, 1.694]
     assert document["rows"] == 30_522
@@ -133,7 +142,7 @@ def test_norms(minilm_folder, tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_one_line_and_status_1(arguments, message):
+def test_one_line_and_status_1(run, arguments, message):
     result = run(*arguments)
     assert (result.returncode, result.stdout) == (1, "")
     assert message in result.stderr
@@ -151,25 +160,27 @@ def test_one_line_and_status_1(arguments, message):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_usage_mistakes_are_status_2(arguments, message):
+def test_usage_mistakes_are_status_2(run, arguments, message):
     result = run(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert message in result.stderr
 
 
-def test_nothing_on_stdin_is_one_line():
+def test_nothing_on_stdin_is_one_line(run):
     result = run("heatmap")
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1)
 
 
 def test_a_missing_plotly_is_one_line_and_no_page(tmp_path):
     (tmp_path / "plotly.py").write_text("raise ImportError('not here')")
-    arguments = ("heatmap", "king", "-o", str(tmp_path / "page.html"))
-    result = run(*arguments, PYTHONPATH=str(tmp_path))
+    command = [sys.executable, "-m", "tokenspace", "heatmap", "king"]
+    without = os.environ | {"PYTHONPATH": str(tmp_path)}
+    page = [*command, "-o", str(tmp_path / "page.html")]
+    result = subprocess.run(page, env=without, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
         "Error: a page needs packages that are not installed; "
         "run: pip install 'plotly>=6.0' 'scikit-learn>=1.5'\n"
     )
     assert not (tmp_path / "page.html").exists()
-    assert run("heatmap", "king", PYTHONPATH=str(tmp_path)).returncode == 0  # the terminal needs none
+    subprocess.run(command, env=without, capture_output=True, check=True)  # the terminal needs none

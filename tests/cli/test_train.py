@@ -23,6 +23,24 @@ def train(folder, *arguments: str) -> subprocess.CompletedProcess:
     return run_here(folder, "train", *arguments)
 
 
+def on_terminal(commands, folder, *arguments: str, stdout: int, **environment: str) -> bytes:
+    """All that a run that succeeds writes to stderr, a pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    with open(os.devnull) as nothing:
+        process = commands.start(
+            *("-m", "tokenspace", "train", *arguments),
+            stdin=nothing.fileno(),
+            stdout=stdout,
+            stderr=theirs,
+            cwd=folder,
+            env=os.environ | environment,
+        )
+    os.close(theirs)
+    seen = sent_to(ours)
+    assert process.wait() == 0
+    return seen
+
+
 def sent_to(terminal: int) -> bytes:
     """All that a process writes to a pseudo-terminal until it ends."""
     seen = b""
@@ -69,7 +87,8 @@ def test_a_megabyte_of_plain_text(tmp_path):
     assert (tmp_path / "text.txt").stat().st_size > 1_000_000
     assert train(tmp_path, "text.txt", "-o", "t").returncode == 0
     for name in ("a", "b"):
-        assert train(tmp_path, "text.txt", "-o", name, "--threads", "1", "--seed", "1").returncode == 0
+        once = ("--threads", "1", "--seed", "1", "--epochs", "1")
+        assert train(tmp_path, "text.txt", "-o", name, *once).returncode == 0
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -199,38 +218,21 @@ def test_the_loss_said_is_the_runs_not_the_clocks(folder):
     assert losses == {ts.load(folder / "t").provenance["loss"]}
 
 
-def test_a_terminal_sees_progress(folder):
-    command = [sys.executable, "-m", "tokenspace", "train", "text.txt", "-o", "t", "--epochs", "1000"]
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs)
-    os.close(theirs)
-    seen = sent_to(ours)
-    assert process.wait() == 0
+def test_a_terminal_sees_progress(commands, folder):
+    with open(os.devnull, "wb") as stdout:
+        seen = on_terminal(
+            commands, folder, "text.txt", "-o", "t", "--epochs", "1000", stdout=stdout.fileno()
+        )
     for part in (b"epoch ", b"/1000", b"tokens/s", b"loss ", b" left"):
         assert part in seen
 
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]], ids=["plain", "json"])
-def test_a_terminal_sees_the_loss_curve_at_the_end(folder, json_too):
-    command = [
-        sys.executable,
-        "-m",
-        "tokenspace",
-        "train",
-        "text.txt",
-        "-o",
-        "t",
-        "--snapshots",
-        "3",
-        *json_too,
-    ]
-    ours, theirs = pty.openpty()
-    settings = os.environ | {"COLUMNS": "60", "NO_COLOR": "1"}
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=theirs, env=settings)
-    os.close(theirs)
-    seen = sent_to(ours)
-    stdout = process.communicate()[0].decode()
-    assert process.returncode == 0
+def test_a_terminal_sees_the_loss_curve_at_the_end(commands, folder, json_too):
+    arguments = ("text.txt", "-o", "t", "--snapshots", "3", *json_too)
+    with (folder / "stdout").open("wb") as stdout:
+        seen = on_terminal(commands, folder, *arguments, stdout=stdout.fileno(), COLUMNS="60", NO_COLOR="1")
+    stdout = (folder / "stdout").read_text()
     curve = seen.decode().split("loss\r\n")[-1]
     assert any("⠀" < glyph <= "⣿" for glyph in curve)
     assert "tokens, epoch 50 of 50" in curve

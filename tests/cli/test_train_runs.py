@@ -204,26 +204,30 @@ def test_a_full_disk_is_one_line_and_what_was_learned_stays(folder):
 
 
 @pytest.mark.slow
-def test_a_killed_language_model_goes_on_to_the_same_bits_and_needs_no_stdin(folder):
+def test_a_killed_language_model_goes_on_to_the_same_bits_and_needs_no_stdin(torch_forks, folder):
     sizes = ("--dim", "16", "--layers", "1", "--heads", "2", "--context", "16", "--vocab-size", "270")
     arguments = ("-", "--objective", "lm", *sizes, "--epochs", "2", "--threads", "1")
     assert train(folder, *arguments, "-o", "whole", stdin=TEXT).returncode == 0
-    command = [sys.executable, "-m", "tokenspace", "train", *arguments, "-o", "t"]
-    with (
-        (folder / "text.txt").open() as stdin,
-        subprocess.Popen([*command, "--checkpoint-minutes", "0.001"], cwd=folder, stdin=stdin) as process,
-    ):
-        while not (folder / "t.training" / "state.safetensors").exists():
-            assert process.poll() is None
-        process.kill()
+    command = ("-m", "tokenspace", "train", *arguments, "-o", "t")
+    with (folder / "text.txt").open() as stdin:
+        running = torch_forks.start(
+            *(*command, "--checkpoint-minutes", "0.001"), stdin=stdin.fileno(), stdout=1, stderr=2, cwd=folder
+        )
+    while not (folder / "t.training" / "state.safetensors").exists():
+        os.kill(running.pid, 0)  # it runs
+    os.kill(running.pid, signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
     ours, theirs = pty.openpty()  # a terminal, where nobody types
-    resumed = subprocess.run(
-        [*command, "--resume"], cwd=folder, stdin=theirs, capture_output=True, text=True, check=False
-    )
+    with (folder / "stderr").open("wb") as stderr:
+        resumed = torch_forks.start(
+            *(*command, "--resume"), stdin=theirs, stdout=1, stderr=stderr.fileno(), cwd=folder
+        )
+        status = resumed.wait()
     os.close(ours)
     os.close(theirs)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "going on where" in resumed.stderr
+    messages = (folder / "stderr").read_text()
+    assert status == 0, messages
+    assert "going on where" in messages
     assert (folder / "t").read_bytes() == (folder / "whole").read_bytes()
     assert not (folder / "t.training").exists()
 

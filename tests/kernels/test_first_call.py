@@ -1,9 +1,5 @@
 """The wait for the compiler is short, said, and paid once."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 COMPILING, LOADING = 10, 0.6  # seconds: 5 and 0.3, and twice that where cores run at half their speed
@@ -24,7 +20,6 @@ FIRST_CALLS = {
 }
 TIMED = """
 import time
-import numba
 import numpy as np
 from tokenspace.kernels import catch_up, dropout, gradient, input_gradient, lookup, skipgram, update, words
 
@@ -38,34 +33,35 @@ norm, drop = lookup.Norm(None, None, 1e-5), dropout.Dropout(0.1, seed=1)
 step = update.AdamStep(decay=1.0, first=0.1, second=0.001, rate=0.1, root=1.0, eps=1e-8)
 idle = catch_up.IdleRows(x, eps=1e-8)
 
-numba.njit(lambda: 0)()  # numba's own first use, which imports scipy where it is installed
 began = time.process_time()  # a busy machine doesn't count
 {call}
 print(time.process_time() - began)
 """
 
 
-def first_call(kernel: str, cache) -> tuple[float, str]:
-    """Seconds and stderr of the first call in a new process."""
-    done = subprocess.run(
-        [sys.executable, "-c", TIMED.format(call=FIRST_CALLS[kernel])],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout), done.stderr
+@pytest.fixture
+def first_call(forks, tmp_path):
+    """``first_call(kernel)``: seconds and stderr of a first call; its code is kept for the next one."""
+    started = forks("import numba; numba.njit(lambda: 0)()")  # its own first use imports scipy
+    folder = f"import numba; numba.config.CACHE_DIR = {str(tmp_path)!r}"
+
+    def first_call(kernel: str) -> tuple[float, str]:
+        done = started.run("-c", folder + TIMED.format(call=FIRST_CALLS[kernel]))
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout), done.stderr.decode()
+
+    return first_call
 
 
 @pytest.mark.slow
 @pytest.mark.alone  # a core shared with another process counts its time for more
 @pytest.mark.parametrize("kernel", FIRST_CALLS)
-def test_a_kernel_compiles_once_with_a_note_and_loads_fast_afterwards(kernel, tmp_path):
-    seconds, said = first_call(kernel, tmp_path)
+def test_a_kernel_compiles_once_with_a_note_and_loads_fast_afterwards(kernel, first_call):
+    seconds, said = first_call(kernel)
     assert said == "tokenspace: compiling its kernels, once\n"
     assert seconds <= COMPILING
     for _ in range(3):  # one of them undisturbed
-        seconds, said = first_call(kernel, tmp_path)
+        seconds, said = first_call(kernel)
         assert said == ""
         if seconds <= LOADING:
             break

@@ -152,12 +152,12 @@ with Run.begin(Path(sys.argv[2]), {}, resume=False) as run:
 
 
 @pytest.mark.parametrize("line", [2, 7])
-def test_a_killed_run_goes_on_to_the_same_bits(farm, tmp_path, line):
+def test_a_killed_run_goes_on_to_the_same_bits(torch_forks, farm, tmp_path, line):
     settings = SMALL | {"epochs": 3, "dropout": 0.1, "held_out": 0.1}
     whole = language_model(farm, **settings)
     code = textwrap.dedent(KILLED).replace("SETTINGS", repr(settings))
     folder = tmp_path / "t.training"
-    killed = subprocess.run([sys.executable, "-c", code, str(farm), str(folder), str(line)], check=False)
+    killed = torch_forks.run("-c", code, str(farm), str(folder), str(line))
     assert killed.returncode == -signal.SIGKILL
     with Run.begin(folder, {}, resume=True) as run:
         before = run.load()[1]["step"]
@@ -322,17 +322,13 @@ def test_the_ends_of_lines_are_no_part_of_what_is_learned(tmp_path):
     assert [token for token in learned.tokenizer.vocab if "Ċ" in token] == ["Ċ"]
 
 
-def test_it_reads_stdin(farm):
+def test_it_reads_stdin(torch_forks, farm):
     code = (
         "from tokenspace.train.language_model import language_model\n"
         f"model = language_model('-', epochs=1, **{SMALL!r})\n"
         "print(model.provenance['corpus'][0]['name'], model.provenance['texts'])"
     )
-    with farm.open() as file:
-        run = subprocess.run(
-            [sys.executable, "-c", code], stdin=file, capture_output=True, text=True, check=True
-        )
-    assert run.stdout == "stdin 400\n"
+    assert torch_forks.run("-c", code, stdin=farm.read_bytes()).stdout == b"stdin 400\n"
 
 
 @pytest.mark.parametrize(
