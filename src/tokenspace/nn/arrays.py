@@ -54,9 +54,7 @@ def array_over(tensor: Tensor) -> Array:
 
 
 def _torch_type(dtype: np.dtype) -> torch.dtype:
-    if dtype == ml_dtypes.bfloat16:
-        return torch.bfloat16
-    return next(own for own, other in _TYPES.items() if np.dtype(other) == dtype.newbyteorder("="))
+    return _TORCH_TYPES[dtype if dtype.isnative else dtype.newbyteorder("=")]
 
 
 _TYPES = {
@@ -67,6 +65,9 @@ _TYPES = {
         *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
     )
 } | {torch.bfloat16: np.dtype(np.uint16).str}
+_TORCH_TYPES = {np.dtype(kind): own for own, kind in _TYPES.items() if own != torch.bfloat16} | {
+    np.dtype(ml_dtypes.bfloat16): torch.bfloat16
+}
 
 
 class _Memory:

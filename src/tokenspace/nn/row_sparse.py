@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tokenspace.nn import dispatch
+from tokenspace.nn.arrays import array_over
 from tokenspace.nn.gradient_hooks import add_hook, connect_hooks, hooks_of
 
 
@@ -33,5 +35,12 @@ def _mark(weight: Tensor) -> None:
     if gradient is None or gradient.layout != torch.sparse_coo or gradient.is_coalesced():
         return
     ids = gradient._indices()
-    if len(ids) == 1 and bool((ids[0, 1:] > ids[0, :-1]).all()):
+    if ids.shape[0] == 1 and _ascend(ids[0]):
         gradient._coalesced_(True)
+
+
+def _ascend(ids: Tensor) -> bool:
+    if dispatch.unwatched(ids):
+        array = array_over(ids)
+        return bool((array[1:] > array[:-1]).all())
+    return bool((ids[1:] > ids[:-1]).all())
