@@ -76,7 +76,7 @@ KEPT_BYTES = 1 << 25
 zeroed by the system at the first touch. Smaller ones are used again, as our pool's are."""
 SUMMED_BYTES = 5 << 22  # an input of several rows added up, without a gradient
 NORMED_BYTES = 3 << 22  # the same with a LayerNorm
-DROPPED_NUMBERS = 1 << 14
+DROPPED_NUMBERS = 1 << 18
 
 
 def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bool) -> bool:
