@@ -1,8 +1,8 @@
 """Which way a call goes: to a kernel of ours, or to torch's own operations.
 
 It is asked once a call, and costs a microsecond or two. Kernels need plain memory on a CPU that nothing
-watches (`on_kernels`). Where they could go, sizes decide (`pays`): a kernel makes a whole input in one pass,
-but its call costs tens of microseconds, and where all fits the caches torch's operations are as fast a pass.
+watches (`on_kernels`). Where they could go, sizes decide: a kernel makes a whole input in one pass, but its
+call costs tens of microseconds, and where all fits the caches torch's operations are as fast a pass.
 
 The thresholds come from ``benchmarks/every_size.py``; docs/speed.md has its figures.
 """
@@ -77,6 +77,7 @@ zeroed by the system at the first touch. Smaller ones are used again, as our poo
 SUMMED_BYTES = 5 << 22  # an input of several rows added up, without a gradient
 NORMED_BYTES = 3 << 22  # the same with a LayerNorm
 DROPPED_NUMBERS = 1 << 18
+"""A megabyte of factors is sooner read again than drawn again."""
 
 
 def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bool) -> bool:
