@@ -145,8 +145,9 @@ def test_whatever_can_be_written_comes_back(save, tokens, numbers, tmp_path_fact
     table = Table(numbers[: len(tokens)], Vocab(tokens))
     try:
         save(table, path)
-    except TableFormatError as error:  # three numbers whose bytes are text
-        assert save is word2vec.save_binary
+    except (TableFormatError, VocabError) as error:
+        # three numbers whose bytes are text; a tab, which ends a token in text as a space does
+        assert save is word2vec.save_binary or any("\t" in token for token in tokens)
         assert "would not be read back" in str(error)  # noqa: PT017
         return
     again = word2vec.load(path)

@@ -116,7 +116,7 @@ def test_row_sparse_gradients(name, dtype, shape, steps, seed):
     pair = Pair(*OPTIMIZERS[name], torch.randn(shape, dtype=dtype))
     for ids in steps:
         pair.step(sparse(ids, torch.randn(len(ids), shape[1], dtype=dtype), shape[0]))
-        pair.assert_equal(1e-6 if dtype == torch.float32 else 1e-12)
+        pair.assert_equal(5e-6 if dtype == torch.float32 else 1e-12)
 
 
 @settings(max_examples=60, deadline=None)

@@ -46,8 +46,10 @@ def array_over(tensor: Tensor) -> Array:
     resize of the storage, which FSDP, ``out=`` and the addition of sparse gradients rely on.
 
     >>> tensor = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
-    >>> array_over(tensor), tensor.untyped_storage().resizable()
-    (array([1.5, -2], dtype=bfloat16), True)
+    >>> array_over(tensor).dtype.name, array_over(tensor).astype(float)
+    ('bfloat16', array([ 1.5, -2. ]))
+    >>> tensor.untyped_storage().resizable()
+    True
     """
     array = np.asarray(_Memory(tensor))
     return array.view(ml_dtypes.bfloat16) if tensor.dtype == torch.bfloat16 else array
