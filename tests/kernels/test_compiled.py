@@ -70,7 +70,7 @@ class Room:
         return room
 
     def run(self, code: str = EIGHT_TIMES) -> tuple[str, str]:
-        """What the code prints, on stdout and stderr, in a process that has used numba for none of ours."""
+        """The output and errors of the code, run in a process that has compiled none of our kernels yet."""
         here = f"import sys; sys.path.insert(0, {str(self.folder)!r}); sys.dont_write_bytecode = True\n"
         here += "import numba; numba.config.CACHE_DIR = ''\n"
         done = self._started.run("-c", here + code, env=_environment())

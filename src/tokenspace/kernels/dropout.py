@@ -53,14 +53,17 @@ def fill_factors(drop: Dropout, out: np.ndarray) -> None:
     array([[0., 0., 2., 0., 0., 0., 2., 2.],
            [0., 0., 2., 2., 0., 2., 2., 0.]], dtype=float32)
     """
-    p, seed = drop
-    _fill_factors(seed, round(p * 2**32), 1.0 / (1.0 - p) if p < 1.0 else 0.0, out)
+    _fill_factors(drop.seed, *_threshold_and_factor(drop.p), out)
 
 
 def settings(drop: Dropout, dtype: type[np.floating]) -> tuple[np.uint64, np.uint64, np.floating]:
     """What compiled code takes: the seed's bits, the threshold of the hash, and the factor 1 / (1 - p)."""
-    factor = 1.0 / (1.0 - drop.p) if drop.p < 1.0 else 0.0
-    return np.uint64(drop.seed & (2**64 - 1)), np.uint64(round(drop.p * 2**32)), dtype(factor)
+    threshold, factor = _threshold_and_factor(drop.p)
+    return np.uint64(drop.seed & (2**64 - 1)), np.uint64(threshold), dtype(factor)
+
+
+def _threshold_and_factor(p: float) -> tuple[int, float]:
+    return round(p * 2**32), 1.0 / (1.0 - p) if p < 1.0 else 0.0
 
 
 @kernel

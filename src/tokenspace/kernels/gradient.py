@@ -25,7 +25,7 @@ from tokenspace.kernels.threads import cut, share_ranges
 CHUNK = 256
 """Rows that are added in one go, by one thread."""
 ALONE = 1 << 19
-"""Numbers that one thread adds before another one has woken up, or has got a core on a busy machine."""
+"""Up to so many numbers are added by one thread: waking a second one would take longer."""
 
 
 class Groups(NamedTuple):
@@ -112,9 +112,10 @@ def fill_sums(
 
 
 def fills_well(groups: Groups, rows: int) -> bool:
-    """Whether `fill_sums` is faster than zeros and a `segment_sum` into them, for a table of so many rows.
+    """Whether `fill_sums` is faster than `segment_sum` into zeros, for a table of ``rows`` rows.
 
-    It is where the sums are a good part of the rows, and none of them most of the work, as one thread has it.
+    It is if more than an eighth of the rows get a sum. A group of many positions is left to `segment_sum`,
+    which shares it between threads; `fill_sums` gives each group to one.
     """
     return 8 * len(groups.ids) > rows and int(np.diff(groups.starts).max(initial=0)) <= 4 * CHUNK
 
@@ -214,7 +215,7 @@ def _sum_chunks(start, stop, d, order, first, target, rows, scale, out, partial)
 
 @kernel
 def _sum_groups(d, order, starts, rows, scale, out):
-    """What `_sum_chunks` and `_sum_partial` do, by one thread and without room for partial sums."""
+    """The sums of all groups on one thread, with the bits of `_sum_chunks` and `_sum_partial`."""
     total, chunk = np.empty(d.shape[1], type(scale)), np.empty(d.shape[1], type(scale))
     for u in range(starts.shape[0] - 1):
         start, stop = starts[u], starts[u + 1]

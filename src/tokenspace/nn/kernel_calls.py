@@ -236,7 +236,7 @@ def _tensor(array: Array | None) -> Tensor | None:
 
 
 def dropout_factors(x: Tensor, seed: int, p: float) -> Tensor:
-    """What `dropout` multiplies ``x`` (\\*axes, D) by, of its shape and type: 0 or 1 / (1 - p)."""
+    """The factors of `dropout`, 0 or 1 / (1 - p), as a tensor of the shape (\\*axes, D) and type of ``x``."""
     factors = torch.empty(x.shape, dtype=x.dtype, device="cpu")
     if factors.numel():
         dropouts.fill_factors(Dropout(p, seed), factors.numpy().reshape(-1, x.shape[-1]))
