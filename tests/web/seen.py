@@ -38,10 +38,16 @@ def lines(page, within="#walk"):
 
 TOO_WIDE = """() => {
     const { scrollWidth, clientWidth } = document.documentElement;
-    const wide = [...document.body.querySelectorAll("*")]
-        .filter((one) => one.getBoundingClientRect().right > clientWidth + 0.5)
-        .map((one) => `${one.tagName}.${one.getAttribute("class")} to ${one.getBoundingClientRect().right}`);
-    return scrollWidth > clientWidth ? [`${scrollWidth} of ${clientWidth} pixels`, ...wide] : [];
+    if (scrollWidth <= clientWidth) return [];
+    const found = [`${scrollWidth} of ${clientWidth} pixels`];
+    const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+    while (nodes.nextNode()) {
+        const range = document.createRange();  // a text may leave the box of its element
+        range.selectNode(nodes.currentNode);
+        const { right } = range.getBoundingClientRect();
+        if (right > clientWidth + 0.5) found.push(`${right}: ${nodes.currentNode.textContent.slice(0, 80)}`);
+    }
+    return found;
 }"""
 
 
