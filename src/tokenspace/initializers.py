@@ -34,6 +34,7 @@ else:  # as with ArrayLike: the function's own check speaks, not the annotation'
 
 TRUNCATED_STD = 0.87962566
 """Standard deviation of N(0, 1) cut at ±2: sqrt(1 - 4 φ(2) / (2 Φ(2) - 1))."""
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def normal(
@@ -300,8 +301,7 @@ def real(what: str, value: Any, *, positive: bool = False) -> float:
     """
     plain = value.item() if getattr(value, "ndim", None) == 0 else value  # a NumPy scalar
     is_number = isinstance(plain, numbers.Real) and not isinstance(plain, bool)
-    largest = float(np.finfo(np.float32).max)
-    if is_number and -largest <= plain <= largest and (not positive or np.float32(plain) > 0):
+    if is_number and -_LARGEST <= plain <= _LARGEST and (not positive or np.float32(plain) > 0):
         return float(plain)
     kind = "positive, finite" if positive else "finite"
     raise ShapeError(f"{what} must be a {kind} number, in float32 too; found {value!r}")

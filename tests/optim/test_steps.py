@@ -316,3 +316,24 @@ def test_a_step_touches_nothing_as_large_as_the_table(exact):
 
 def resident_bytes():
     return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(
+    "make", [SparseAdamW, lambda weights: SparseAdamW(weights, exact=True), SparseAdagrad]
+)
+def test_steps_are_counted_exactly_whatever_the_default_type(make):
+    weight = torch.nn.Parameter(torch.ones(3, 2))
+    optimizer = make([weight])
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)  # in which 256 + 1 is 256
+    try:
+        for _ in range(258):
+            weight.grad = torch.sparse_coo_tensor(
+                [[1]], torch.ones(1, 2).float(), (3, 2), check_invariants=True
+            )
+            optimizer.step()
+        again = make([weight])
+        again.load_state_dict(optimizer.state_dict())
+    finally:
+        torch.set_default_dtype(before)
+    assert optimizer.state[weight]["step"] == again.state[weight]["step"] == 258

@@ -198,7 +198,7 @@ def _row_sums(
     if sparse:
         values = memory.empty((len(groups.ids), d.shape[1]), dtype)
         gradient.segment_sum(d, groups, scale=factor, out=array_over(values), threads=threads)
-        return row_sparse(tensor_of(groups.ids), values, rows)
+        return row_sparse(torch.from_numpy(groups.ids).clone(), values, rows)
     if gradient.fills_well(groups, rows):
         dense = memory.empty((rows, d.shape[1]), dtype)
         gradient.fill_sums(d, groups, scale=factor, out=array_over(dense), threads=threads)

@@ -28,6 +28,11 @@ def lookup(weight: Tensor, ids: Tensor, padding: int, scale: float | None, spars
     return _Lookup.apply(weight, ids, padding, scale, sparse)
 
 
+HELD_NUMBERS = 1 << 17
+"""Autograd copies a gradient that something else holds, and the copy stays coalesced. What it would move
+instead is no longer said to be, and to look at the ids again takes longer than to copy so many numbers."""
+
+
 class _Lookup(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -45,6 +50,8 @@ class _Lookup(torch.autograd.Function):
         found: Tensor | None
         if dispatch.is_plain_gradient(d_out):
             found = kernel_calls.row_sums(d_out, ids, rows, padding, scale, sparse)
+            if sparse and d_out.numel() < HELD_NUMBERS:
+                ctx.held = found
         else:
             left = Left([], [ids], None, None, None, None, None, [rows])
             how = How(scale, None, 0.0, [padding], ["id"], sparse)

@@ -66,9 +66,10 @@ def _summed(ids: Tensor, values: Tensor) -> RowGradient:
         distinct, places = torch.unique(ids, return_inverse=True)
         sums = values.new_zeros((len(distinct), *values.shape[1:]), dtype=wide(values.dtype))
         return RowGradient(distinct, sums.index_add_(0, places, values.to(sums.dtype)).to(values.dtype))
-    if bool((ids[1:] > ids[:-1]).all()):  # whatever the tensor says of itself
+    given = array_over(ids)
+    if bool((given[1:] > given[:-1]).all()):  # whatever the tensor says of itself
         return RowGradient(ids, values)
-    groups = group(array_over(ids))
+    groups = group(given)
     rows = array_over(values.reshape(len(values), -1))
     sums = memory.empty((len(groups.ids), rows.shape[1]), values.dtype)
     segment_sum(rows, groups, out=array_over(sums), threads=torch.get_num_threads())

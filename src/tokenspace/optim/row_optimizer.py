@@ -79,10 +79,11 @@ class RowOptimizer(Optimizer):
 
     def _checked_settings(self, group: dict[str, Any]) -> Any:
         """`settings_of` a group whose keys are checked, too."""
-        missing = [name for name in self._own if name not in group and name != "maximize"]
+        own = self._own
+        missing = [name for name in own if name not in group and name != "maximize"]
         if missing:
             raise ShapeError(f"this parameter group lacks {missing[0]!r}; set it, as it was at first")
-        self._check_options(group, self._own)
+        self._check_options(group, own)
         return self.settings_of(group)
 
     @property
@@ -101,8 +102,10 @@ class RowOptimizer(Optimizer):
 
     def _foreign_options(self, group: dict[str, Any], own: list[str]) -> list[str]:
         """The options in ``group`` that are switched on and are not this class's ``own``."""
-        foreign = _known_options() - set(own)
-        return [name for name, value in group.items() if name in foreign and not _is_off(value)]
+        known = _known_options()
+        return [
+            name for name, value in group.items() if name in known and name not in own and not _is_off(value)
+        ]
 
     def fitting_state(self, weight: Tensor) -> State:
         """The parameter's state, on its device and in the type that kernels take."""
@@ -250,7 +253,7 @@ def _is_off(value: Any) -> bool:
 
 def _copied(value: Any, name: str, weight: Tensor) -> Any:
     if name == "step":
-        return torch.tensor(float(value), device="cpu")
+        return _counted(value)
     if isinstance(value, Tensor):
         return value.detach().to(weight.device, wide(weight.dtype), copy=True)
     return value
@@ -267,8 +270,14 @@ def setting(group: dict[str, Any], name: str, *, positive: bool = False) -> floa
 
 def steps_taken(state: State) -> int:
     """One step more: the number of this one, 1 for the first. Kept as torch keeps it."""
-    state["step"] = state.get("step", torch.tensor(0.0, device="cpu")) + 1
-    return int(state["step"])
+    taken = int(state.get("step", 0)) + 1
+    state["step"] = _counted(taken)
+    return taken
+
+
+def _counted(steps: float) -> Tensor:
+    """A number of steps as torch's optimizers keep it; in 16 bits, were they the default, 256 + 1 is 256."""
+    return torch.tensor(float(steps), dtype=torch.float32, device="cpu")
 
 
 def zeros_for(weight: Tensor, *, by_row: bool = False) -> Tensor:

@@ -57,7 +57,9 @@ class Touched(NamedTuple):
 
 def array_of(tensor: Tensor) -> Array:
     """A contiguous tensor (V, \\*axes) on the CPU as (V, D); a vector has rows of one number."""
-    return array_over(tensor.view(tensor.shape[0] if tensor.ndim else 1, math.prod(tensor.shape[1:])))
+    if tensor.ndim != 2:
+        tensor = tensor.view(tensor.shape[0] if tensor.ndim else 1, math.prod(tensor.shape[1:]))
+    return array_over(tensor)
 
 
 def wrote(weight: Tensor) -> None:
