@@ -27,6 +27,7 @@ check: $(VENV)/dev
 bench: $(BENCH)/made
 	$(BENCH)/bin/python benchmarks
 	$(BENCH)/bin/python benchmarks/every_size.py
+	$(BENCH)/bin/python benchmarks/small_steps.py
 	$(BENCH)/bin/python benchmarks/small_transformer.py
 
 # The texts are Debian's: wordnet-base, dict-gcide, dict-wn, bible-kjv, bible-kjv-text.

@@ -22,19 +22,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import importlib.util
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from measure import THREADS
+from measure import THREADS, alternately
 from report import RESULTS, machine, machine_line
 from tokenspace.nn import TokenEmbedding, TransformerInput
 
@@ -43,7 +40,6 @@ V, POSITIONS = 30_522, 2048
 SIZES = ((1, 1), (1, 16), (1, 128), (8, 64), (8, 128), (16, 256), (64, 256))
 WIDTHS = (64, 384, 1024)
 SECONDS = 0.6  # that a cell may take, once warm
-STEPS = (7, 201)  # at least, at most
 NAME = "every_size"
 
 
@@ -157,10 +153,10 @@ def measure(cell: Cell) -> Measured:
     steps = [_step(layer, ids, cell) for layer in (ours, theirs)]
     mode = torch.inference_mode() if cell.other == "inference_mode" else torch.no_grad()
     with contextlib.nullcontext() if cell.mode == "training" else mode:
-        times = _in_turn(steps)
+        times = alternately(steps, SECONDS)
     return Measured(
         *(str(cell), cell.kind, cell.mode, cell.width, cell.batch * cell.length, cell.other),
-        *(1e6 * float(np.median(each)) for each in times),
+        *(1e6 * each for each in times),
     )
 
 
@@ -174,27 +170,6 @@ def _step(layer: nn.Module, ids: Tensor, cell: Cell) -> Callable[[], Any]:
         layer(ids).backward(gradient)
 
     return train
-
-
-def _in_turn(steps: list[Callable[[], Any]]) -> list[list[float]]:
-    """Seconds of each step, again and again."""
-    times: list[list[float]] = [[] for _ in steps]
-    for _ in range(5):
-        for step in steps:
-            step()
-    gc.collect()
-    gc.disable()
-    end = time.perf_counter() + SECONDS
-    for n in range(STEPS[1]):
-        for k in range(len(steps)) if n % 2 else reversed(range(len(steps))):
-            start = time.perf_counter()
-            result = steps[k]()
-            times[k].append(time.perf_counter() - start)
-            del result
-        if n + 1 >= STEPS[0] and time.perf_counter() > end:
-            break
-    gc.enable()
-    return times
 
 
 def report(measured: list[Measured]) -> str:

@@ -10,9 +10,7 @@ medians. The layer is a small part of such a model, so a ratio of 1 is what to e
 
 from __future__ import annotations
 
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from measure import THREADS
+from measure import THREADS, alternately
 from report import RESULTS, machine, machine_line
 from tokenspace.nn import LearnedPositionalEmbedding, TokenEmbedding, TransformerInput
 
@@ -73,23 +71,6 @@ def steps_of(model: Model, ids: Tensor, trained: bool) -> Callable[[], object]:
     return step
 
 
-def in_turn(steps: list[Callable[[], object]]) -> list[float]:
-    """Median seconds of each."""
-    times: list[list[float]] = [[] for _ in steps]
-    end = None
-    for n in range(STEPS):
-        for k in range(len(steps)) if n % 2 else reversed(range(len(steps))):
-            start = time.perf_counter()
-            steps[k]()
-            if n >= 3:
-                times[k].append(time.perf_counter() - start)
-        if n == 3:
-            end = time.perf_counter() + SECONDS
-        if end and time.perf_counter() > end:
-            break
-    return [statistics.median(each) for each in times]
-
-
 def main() -> int:
     torch.set_num_threads(THREADS)
     lines = ["# Measured: a small transformer, our layer in place of torch's", ""]
@@ -102,7 +83,7 @@ def main() -> int:
             theirs.load_state_dict(ours.state_dict())
             ids = torch.randint(0, V, (batch, length))
             steps = [steps_of(model.train(trained), ids, trained) for model in (ours, theirs)]
-            mine, others = (batch * length / seconds for seconds in in_turn(steps))
+            mine, others = (batch * length / seconds for seconds in alternately(steps, SECONDS, most=STEPS))
             what = "trained" if trained else "served"
             lines.append(
                 f"| {what} | {batch} × {length} | {mine:,.0f} | {others:,.0f} | {mine / others:.3f} |"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenspace.kernels import memory
+from tokenspace.kernels import memory, vector
 from tokenspace.kernels.compiled import kernel
 from tokenspace.kernels.half import bits, narrow, widen
 from tokenspace.kernels.threads import cut, share_ranges
@@ -26,6 +26,8 @@ CHUNK = 256
 """Rows that are added in one go, by one thread."""
 ALONE = 1 << 19
 """Up to so many numbers are added by one thread: waking a second one would take longer."""
+AHEAD = 8
+"""So many rows before it is added, a row is asked for."""
 
 
 class Groups(NamedTuple):
@@ -250,6 +252,7 @@ def _sum_group(d, order, start, stop, scale, out, row, total):
     """out[row] = scale · the sum of d[order[start:stop]], a single row being its own."""
     if stop - start == 1 and scale == 1:
         alone = order[start]
+        _fetch(d, order, start + AHEAD)
         for z in range(d.shape[1]):
             out[row, z] = narrow(widen(d[alone, z]), out)
         return
@@ -262,19 +265,30 @@ def _sum_group(d, order, start, stop, scale, out, row, total):
 def _add_up(d, order, start, stop, total):
     """total = the sum of d[order[start:stop]], four rows at a time as (a + b) + (c + d)."""
     a = order[start]
+    _fetch(d, order, start + AHEAD)
     for z in range(d.shape[1]):
         total[z] = widen(d[a, z])
     at = start + 1
     while at + 4 <= stop:
         a, b, c, e = order[at], order[at + 1], order[at + 2], order[at + 3]
+        for ahead in range(at + AHEAD, at + AHEAD + 4):
+            _fetch(d, order, ahead)
         for z in range(d.shape[1]):
             total[z] += (widen(d[a, z]) + widen(d[b, z])) + (widen(d[c, z]) + widen(d[e, z]))
         at += 4
     while at < stop:
         a = order[at]
+        _fetch(d, order, at + AHEAD)
         for z in range(d.shape[1]):
             total[z] += widen(d[a, z])
         at += 1
+
+
+@kernel
+def _fetch(d, order, at):
+    """Ask for the row that is added ``AHEAD`` places later: it may lie anywhere."""
+    if at < order.shape[0]:
+        vector.prefetch_row(d, order[at])
 
 
 @kernel
