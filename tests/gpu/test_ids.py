@@ -40,10 +40,11 @@ STOPPED = {
 
 
 @pytest.fixture(scope="module")
-def run(torch_forks):
+def run(request):
     """``run(code)``: how it ends in a process of its own; on a GPU no fork, which may not use one."""
     if DEVICE == "cpu":
-        return lambda code: torch_forks.run("-c", SETUP + code, DEVICE)
+        forks = request.getfixturevalue("torch_forks")
+        return lambda code: forks.run("-c", SETUP + code, DEVICE)
     command = [sys.executable, "-c"]
     return lambda code: subprocess.run([*command, SETUP + code, DEVICE], capture_output=True, check=False)
 
