@@ -22,23 +22,28 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 TRACEBACK = "Traceback (most recent call last)"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = Path(sys.executable).parent
 COLUMNS = "100"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
 
 
-def refreshed(text: str, folder: Path) -> str:
-    """``text`` with the output of each command as it is now; the commands run in ``folder``."""
-    return _BLOCK.sub(lambda block: f"```console\n{_block(block[1], folder)}```", text)
+def refreshed(text: str, folder: Path, programs: Path = PROGRAMS) -> str:
+    """``text`` with the output of each command as it is now.
+
+    The commands run in ``folder`` and find programs in ``programs`` first: stand-ins whose work another
+    process may do. A command that kills finds this environment's programs alone.
+    """
+    return _BLOCK.sub(lambda block: f"```console\n{_block(block[1], folder, programs)}```", text)
 
 
-def _block(body: str, folder: Path) -> str:
+def _block(body: str, folder: Path, programs: Path) -> str:
     parts = _COMMAND.split(body)
     if parts[0].strip():
         raise SystemExit(f"a console block must begin with a command ('$ ...'): {parts[0]!r}")
     result = ""
     for command, shown in zip(parts[1::2], parts[2::2], strict=True):
-        printed = _run(command, folder)
+        printed = _run(command, folder, PROGRAMS if "kill" in command else programs)
         result += f"$ {command}\n" + (
             shown if _same(shown.rstrip() + "\n", printed) else _merged(shown, printed)
         )
@@ -56,9 +61,9 @@ def _merged(shown: str, printed: str) -> str:
     return "".join(next((old for old in kept if _same(old, line)), line) for line in lines)
 
 
-def _run(command: str, folder: Path) -> str:
+def _run(command: str, folder: Path, programs: Path = PROGRAMS) -> str:
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([str(programs), str(PROGRAMS), os.environ["PATH"]]),
         "COLUMNS": COLUMNS,
         "NO_COLOR": "1",
     }

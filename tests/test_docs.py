@@ -20,10 +20,19 @@ def _warm():
     refresh_docs.warm()
 
 
+@pytest.fixture(scope="module")
+def programs(commands, tmp_path_factory):
+    """``tokenspace`` and ``python``, as forks that have loaded the library."""
+    folder = tmp_path_factory.mktemp("programs")
+    commands.command(folder / "tokenspace", "-m", "tokenspace")
+    commands.command(folder / "python")
+    return folder
+
+
 @DOCUMENTS
-def test_commands_print_what_is_shown(path, tmp_path):
+def test_commands_print_what_is_shown(path, programs, tmp_path):
     text = path.read_text(encoding="utf-8")
-    assert refresh_docs.refreshed(text, tmp_path) == text, "run: python scripts/refresh_docs.py"
+    assert refresh_docs.refreshed(text, tmp_path, programs) == text, "run: python scripts/refresh_docs.py"
 
 
 @DOCUMENTS

@@ -1,6 +1,5 @@
 import contextlib
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,9 @@ def run_here(folder: Path, *arguments: str, stdin: str | None = None) -> subproc
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled(tmp_path_factory):
+def _compiled(commands, tmp_path_factory):
     """Train once, so that no test of these meets the note about compiling."""
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "text").write_text("a b a b\n")
-    command = [sys.executable, "-m", "tokenspace", "train", "text", "-o", "table", "--sample", "0"]
-    subprocess.run(command, cwd=folder, capture_output=True, check=True)
+    done = commands.run("-m", "tokenspace", "train", "text", "-o", "table", "--sample", "0", cwd=folder)
+    assert done.returncode == 0, done.stderr

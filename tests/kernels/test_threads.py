@@ -1,8 +1,5 @@
-"""The pool: every piece once, errors raised in the caller, Ctrl-C, and life beside torch's own threads."""
+"""The pool: every piece once, errors raised in the caller, and Ctrl-C."""
 
-import os
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -25,14 +22,15 @@ def whose_threads(request, monkeypatch):
     return request.param
 
 
-def run_in_subprocess(code: str, before: str = "", timeout: float = 60) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(before) + textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+@pytest.fixture
+def run(forks, whose_threads):
+    """``run(code)``: how it ends in a process of its own, which has torch if torch's threads are to work.
+
+    It loads ``threads`` itself: in a fork of a process that has, torch's threads are never used.
+    """
+    loads_torch = "import torch; " * (whose_threads == "openmp")
+    started = forks(f"{loads_torch}import numba; numba.njit(lambda: 0)()")
+    return lambda code: started.run("-c", textwrap.dedent(code))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -164,167 +162,8 @@ def test_zero_threads_are_refused():
         threads.share(lambda worker, piece: None, 1, threads=0)
 
 
-# A torch whose OpenMP threads are alive, a product that needs them, and a kernel shared with helpers.
-BESIDE_TORCH = """
-    import os, threading, time, warnings
-    import numpy as np, numba, torch
-    from tokenspace.kernels.threads import share
-    warnings.simplefilter("ignore")  # about fork beside threads, which is what is tested
-
-    @numba.njit(nogil=True)
-    def fill(out, piece):
-        for n in range(out.shape[1]):
-            out[piece, n] = piece * 0.5
-
-    fill(np.zeros((1, 1)), 0)  # compiled now: a child forked while numba compiles would wait for its lock
-
-    def work(threads=4):
-        out, workers = np.full((64, 10_000), -1.0), set()
-
-        def body(worker, piece):
-            fill(out, piece)
-            workers.add(worker)
-            time.sleep(0.001)
-
-        share(body, 64, threads)
-        assert (out == np.arange(64.0)[:, None] * 0.5).all()
-        assert len(workers) > 1  # helpers ran, rather than the caller alone
-
-    torch.set_num_threads(2)
-    torch.manual_seed(0)
-    left, right = torch.randn(512, 512), torch.randn(512, 512)
-    product = left @ right
-"""
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-
-
-def run_beside_torch(code: str) -> None:
-    pytest.importorskip("torch")
-    done = run_in_subprocess(code, before=BESIDE_TORCH)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_torchs_products_keep_their_bits_before_between_and_after():
-    run_beside_torch(
-        """
-        for _ in range(3):
-            work()
-            assert torch.equal(left @ right, product)
-        assert torch.get_num_threads() == 2
-        """
-    )
-
-
-def test_helpers_run_in_a_torch_of_one_thread_and_leave_it_at_one():
-    run_beside_torch(
-        """
-        torch.set_num_threads(1)
-        one = left @ right
-        work()
-        assert torch.get_num_threads() == 1
-        assert torch.equal(left @ right, one)
-        """
-    )
-
-
-def test_torch_runs_in_the_main_thread_while_another_shares_work():
-    run_beside_torch(
-        """
-        other = threading.Thread(target=lambda: [work() for _ in range(5)])
-        other.start()
-        while other.is_alive():
-            assert torch.equal(left @ right, product)
-        """
-    )
-
-
-def test_backward_passes_of_two_python_threads_share_work_at_once():
-    run_beside_torch(
-        """
-        class Half(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x / 2
-
-            @staticmethod
-            def backward(ctx, d_out):
-                work()
-                return d_out / 2
-
-        gradients = []
-
-        def train():
-            for _ in range(5):
-                x = torch.ones(3, requires_grad=True)
-                Half.apply(x).sum().backward()
-                gradients.append(x.grad.tolist())
-
-        callers = [threading.Thread(target=train) for _ in range(2)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        assert gradients == [[0.5] * 3] * 10
-        """
-    )
-
-
-@needs_fork
-def test_a_forked_child_works_while_torchs_openmp_is_alive():
-    run_beside_torch(
-        """
-        work()
-        child = os.fork()
-        if child == 0:
-            work()
-            os._exit(7)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        work()
-        assert torch.equal(left @ right, product)
-        """
-    )
-
-
-@needs_fork
-def test_a_child_forked_in_the_middle_of_another_threads_call_works():
-    run_beside_torch(
-        """
-        other = threading.Thread(target=lambda: [work() for _ in range(10)])
-        other.start()
-        time.sleep(0.02)
-        for _ in range(5):
-            child = os.fork()
-            if child == 0:
-                work()
-                os._exit(7)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        other.join()
-        """
-    )
-
-
-@needs_fork
-def test_a_data_loaders_workers_share_work():
-    run_beside_torch(
-        """
-        class Rows(torch.utils.data.Dataset):
-            def __len__(self):
-                return 8
-
-            def __getitem__(self, n):
-                work()
-                return n
-
-        work()
-        loader = torch.utils.data.DataLoader(Rows(), num_workers=2, multiprocessing_context="fork")
-        assert sorted(int(n) for n in loader) == list(range(8))
-        assert torch.equal(left @ right, product)
-        """
-    )
-
-
-def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running(whose_threads):
-    done = run_in_subprocess(
+def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running(run):
+    done = run(
         """
         import os, signal, threading, time
         from tokenspace.kernels.threads import share
@@ -348,14 +187,13 @@ def test_ctrl_c_ends_the_call_soon_and_leaves_no_helper_running(whose_threads):
             assert time.monotonic() - began < 2
             assert helping is False
             raise SystemExit(5)
-        """,
-        before="import torch" * (whose_threads == "openmp") + "\n",
+        """
     )
     assert done.returncode == 5, done.stderr
 
 
-def test_ctrl_c_while_waiting_for_a_helper_waits_until_it_is_done(whose_threads):
-    done = run_in_subprocess(
+def test_ctrl_c_while_waiting_for_a_helper_waits_until_it_is_done(run):
+    done = run(
         """
         import os, signal, threading, time
         from tokenspace.kernels.threads import share
@@ -379,7 +217,6 @@ def test_ctrl_c_while_waiting_for_a_helper_waits_until_it_is_done(whose_threads)
         except KeyboardInterrupt:
             assert helping is False
             raise SystemExit(5)
-        """,
-        before="import torch" * (whose_threads == "openmp") + "\n",
+        """
     )
     assert done.returncode == 5, done.stderr

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sparse invariant checks are impl
 @pytest.mark.slow
 @pytest.mark.parametrize("std", [0.02, 1.0])
 def test_300_steps_of_zipf_ids_decay_and_a_cosine_schedule(std, start_race):
-    race = start_race(V=20_000, D=64, N=2_048, std=std, lr=1e-3, weight_decay=0.01)
+    race = start_race(V=5_000, D=32, N=1_024, std=std, lr=1e-3, weight_decay=0.01)
     for _ in range(300):
         race.step()
     apart, ours, torchs = race.off()

@@ -299,8 +299,8 @@ def test_autograd_sees_the_change():
 @pytest.mark.skipif(not STATM.exists(), reason="tells how much memory is in use")
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_step_touches_nothing_as_large_as_the_table(exact):
-    """A table of 2 GB, moments of 4: the system hands out a page when it is touched, and these are few."""
-    rows = 2**25
+    """A table of 512 MB, moments of 1 GB: the system hands out a page when it is touched; these are few."""
+    rows = 2**23
     table = TokenEmbedding.from_pretrained(
         torch.from_numpy(np.zeros((rows, 16), np.float32)), False, sparse=True
     )
@@ -311,7 +311,7 @@ def test_a_step_touches_nothing_as_large_as_the_table(exact):
         table(torch.tensor(ids)).sum().backward()
         optimizer.step()
     assert (table.weight[[5, rows - 1, 77]] < 0).all()
-    assert resident_bytes() - before < 100e6
+    assert resident_bytes() - before < 25e6  # less than one number for each row takes
 
 
 def resident_bytes():

@@ -16,7 +16,7 @@ def root(tmp_path):
     rng = random.Random(1)
     words = [f"w{n}" for n in range(400)]
     weights = [1 / (n + 1) for n in range(400)]
-    lines = (" ".join(rng.choices(words, weights, k=12)) for _ in range(4000))
+    lines = (" ".join(rng.choices(words, weights, k=12)) for _ in range(1500))
     (tmp_path / "text.txt").write_text("\n".join(lines))
     (tmp_path / "pairs.tsv").write_text("w1 w2 3\nw3 w9 1\nw5 w6 2\n")
     return tmp_path
