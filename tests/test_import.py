@@ -34,10 +34,10 @@ def test_the_command_imports_neither_numpy_nor_torch_for_its_help():
     assert run.stdout.strip() == "['click']"
 
 
-def test_a_query_imports_neither_torch_nor_numba():
+def test_a_query_imports_neither_torch_nor_numba_nor_ml_dtypes():
     code = (
         "import sys, tokenspace as ts; ts.geometry.neighbors(ts.load('wordnet'), 'king');"
-        "print([name for name in ('torch', 'numba') if name in sys.modules])"
+        "print([name for name in ('torch', 'numba', 'ml_dtypes') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tokenspace import mapped
@@ -16,7 +15,7 @@ from tokenspace.tokenizer import Tokenizer
 from tokenspace.vocab import Vocab, check_vocab
 from tokenspace.word_lookup import WordLookup
 
-DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float16, ml_dtypes.bfloat16))
+DTYPES = ("float32", "float16", "bfloat16")
 
 
 class Table:
@@ -158,7 +157,7 @@ def _others(count: int) -> str:
 
 def _checked(weight: ArrayLike, name: str, tokens: int) -> Array:
     array = np.asanyarray(weight)  # a memory map stays one
-    if array.dtype not in DTYPES:
+    if str(array.dtype) not in DTYPES:
         raise ShapeError(
             f"{name} must be float32, float16 or bfloat16, found {array.dtype}; convert it first"
         )

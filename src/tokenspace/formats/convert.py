@@ -128,7 +128,7 @@ def _lost(whole: Table, kept: Table, format: str) -> list[str]:
     chosen = FORMATS[format]
     before, after = _parts(whole), _parts(kept)
     lost = [part for part in before if before[part] and not (after[part] and part in chosen.keeps)]
-    return lost if kept.weight.dtype in chosen.dtypes else ["dtype", *lost]
+    return lost if str(kept.weight.dtype) in chosen.dtypes else ["dtype", *lost]
 
 
 def _parts(table: Table) -> dict[str, bool]:

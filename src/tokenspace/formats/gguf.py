@@ -28,7 +28,6 @@ import os
 from functools import partial
 from typing import Any, BinaryIO, get_args
 
-import ml_dtypes
 import numpy as np
 
 from tokenspace import bounded_json, rounding
@@ -50,6 +49,7 @@ from tokenspace.formats.tokens import (
     json_text,
     repeated,
 )
+from tokenspace.number_types import number_type
 from tokenspace.shapes import Array, Float, Int
 from tokenspace.source import Source
 from tokenspace.table import Table, check_finite
@@ -71,8 +71,8 @@ _ENCODINGS: dict[str | None, Encoding] = {
     "gpt2": "byte-level",
 }
 _MODELS = {"sentencepiece": "llama", "byte-level": "gpt2"}
-_MAPPED = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype(ml_dtypes.bfloat16)}
-_FLOATS = _MAPPED | {"F64": np.dtype("<f8")}
+_MAPPED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_FLOATS = _MAPPED | {"F64": "float64"}
 _ROWS_AT_ONCE = 4096
 
 
@@ -245,7 +245,7 @@ def _numbers(header: Header, tensor: Tensor, rows: int) -> tuple[Array, Array | 
     raw = header.content[tensor.start : tensor.start + rows * size]
     name, dim = tensor.type.name, tensor.shape[1]
     if name in _MAPPED:
-        return raw.view(_MAPPED[name]).reshape(rows, dim), None
+        return raw.view(number_type(_MAPPED[name])).reshape(rows, dim), None
     if name == "F64":
         return rounding.rounded(
             raw.view("<f8").reshape(rows, dim), f"{header.source.path}, tensor {tensor.name!r}"
@@ -301,7 +301,7 @@ def _same_values(table: tuple[Header, Tensor], head: tuple[Header, Tensor], rows
         assert tensor.type is not None
         size = (tensor.end - tensor.start) // tensor.shape[0]
         raw = header.content[tensor.start + first * size : tensor.start + min(first + step, rows) * size]
-        return raw.view(_FLOATS[tensor.type.name]).astype(np.float64)
+        return raw.view(number_type(_FLOATS[tensor.type.name])).astype(np.float64)
 
     step = max(1, (1 << 22) // table[1].shape[1])
     return all(np.array_equal(block(*table, i), block(*head, i)) for i in range(0, rows, step))
@@ -340,7 +340,7 @@ def save(table: Table, path: str | os.PathLike[str], verify: Verify | None = Non
     head = layout.start_of(len(matrices), len(entries)) + b"".join(entries)
     offset = 0
     for name, matrix in matrices.items():
-        kind = next(kind for kind, dtype in _MAPPED.items() if dtype == matrix.dtype)
+        kind = next(kind for kind, dtype in _MAPPED.items() if dtype == str(matrix.dtype))
         head += layout.tensor_entry(name, matrix.shape, kind, offset)
         offset += _padded(matrix.nbytes)
     with replacing(path) as fresh, fresh.open("wb") as file:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
 from tokenspace.errors import OutputError, ShapeError, TableFormatError
 from tokenspace.formats import (
     fasttext,
@@ -52,7 +50,7 @@ class Format(NamedTuple):
     load: Callable[..., Table]
     save: Callable[[Table, Path, Verify | None], None] | None
     refusal: Refusal
-    dtypes: tuple[np.dtype, ...]
+    dtypes: tuple[str, ...]
     keeps: frozenset[str] = frozenset()
     refusal_of_first: Refusal = _any
 
@@ -61,8 +59,8 @@ def _checkpoint(folder: Path, errors: Errors, limit: int | None, tensor: str | N
     return load_table(folder, tensor, limit)
 
 
-_float32 = (np.dtype(np.float32),)
-_float16 = (*_float32, np.dtype(np.float16))
+_float32 = ("float32",)
+_float16 = (*_float32, "float16")
 FORMATS = {
     "native": Format(native.load, native.save, _any, DTYPES, PARTS),
     "word2vec-text": Format(word2vec.load, word2vec.save_text, word2vec.refusal_of_text, _float32),

@@ -15,6 +15,7 @@ from tokenspace import rounding
 from tokenspace.errors import CheckpointError, TableFormatError
 from tokenspace.models.pickled import open_pickle
 from tokenspace.models.safetensors import DTYPES, TensorInfo, open_file, read
+from tokenspace.number_types import number_type
 from tokenspace.shapes import Array
 
 WEIGHTS = "model.safetensors"
@@ -76,7 +77,7 @@ def _numbers(inner: Path, tensor: TensorInfo, kinds: str, axes: int) -> Array:
     dtype = DTYPES.get(tensor.dtype)
     is_table = axes == 2 and tensor.dtype in ("F32", "F16", "BF16", "F64", "I8")
     if len(tensor.shape) != axes or not (
-        is_table or (axes == 1 and dtype is not None and dtype.kind in kinds)
+        is_table or (axes == 1 and dtype is not None and number_type(dtype).kind in kinds)
     ):
         raise TableFormatError(
             f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype} {tensor.shape}; here it must have "

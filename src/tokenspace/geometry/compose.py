@@ -55,7 +55,7 @@ def _vector(table: Table, query: ArrayLike) -> Float[Array, " D"]:
     except ValueError:  # lists of different lengths
         given = np.empty(0, object)
     fault = None
-    if given.dtype.kind not in "fiu" and given.dtype not in DTYPES:
+    if given.dtype.kind not in "fiu" and str(given.dtype) not in DTYPES:
         fault = type(query).__name__
     elif given.shape != (table.dim,):
         fault = f"shape {given.shape}"

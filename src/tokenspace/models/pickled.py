@@ -16,15 +16,14 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-
 from tokenspace.errors import CheckpointError, MissingExtra
 from tokenspace.mapped import watch
 from tokenspace.models import pickle_scan
 from tokenspace.models.safetensors import DTYPES, LARGEST, TensorInfo
+from tokenspace.number_types import number_type
 from tokenspace.source import ZIP, Source, read_up_to
 
-_NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _REFUSALS = (  # what reading a damaged or hostile pickle can end in
     pickle.UnpicklingError,
     struct.error,
@@ -46,7 +45,6 @@ _WITHIN_ADVICE = re.compile(r"WeightsUnpickler error:(.*?)(?:Check the documenta
 WITHIN = ("state_dict", "model_state_dict", "model", "module")
 ALONE = "tensor"
 _DEEPEST = 4  # dicts within dicts
-_WITHOUT_NUMPY_TYPE = {"bfloat16": ("int16", ml_dtypes.bfloat16)}
 
 
 def open_pickle(path: Path | Source) -> dict[str, TensorInfo]:
@@ -148,10 +146,12 @@ def _tensor(path: Path, name: str, tensor: Any) -> TensorInfo:
     import torch
 
     kind = str(tensor.dtype).removeprefix("torch.")
-    view, dtype = _WITHOUT_NUMPY_TYPE.get(kind, (None, None))
     try:
         tensor = tensor.detach()
-        array = tensor.numpy() if view is None else tensor.view(getattr(torch, view)).numpy().view(dtype)
+        if kind == "bfloat16":  # torch can't give it to NumPy
+            array = tensor.view(torch.int16).numpy().view(number_type(kind))
+        else:
+            array = tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise CheckpointError(
             f"{path}: tensor {name!r} is {kind}, which NumPy can't hold ({error})"

@@ -18,8 +18,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from tokenspace import rounding
 from tokenspace.errors import CheckpointError, ShapeError, TableFormatError, TokenIdError, VocabError
 from tokenspace.models.open import Checkpoint, misfit, same_bits
@@ -247,7 +245,7 @@ def _by_shape(
 def _numbers(tensor: TensorInfo, limit: int | None) -> tuple[Array, Array | None]:
     """A table's numbers; and which rows are other than in the file, where these had to be made float32."""
     dtype = DTYPES.get(tensor.dtype)
-    if dtype is not None and dtype == np.float64:
+    if dtype == "float64":
         return rounding.rounded(read(tensor)[:limit], f"{tensor.path}, tensor {tensor.name!r}")
     if dtype not in TABLE_DTYPES:
         raise TableFormatError(

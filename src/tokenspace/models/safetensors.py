@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from tokenspace.errors import TableFormatError
 from tokenspace.models.safetensors_header import METADATA, members, metadata_of, wrong_entry
+from tokenspace.number_types import number_type
 from tokenspace.shapes import Array, Int
 from tokenspace.source import Source, read_up_to
 
@@ -33,26 +34,27 @@ HEADER_LIMIT = 100_000_000  # bytes; the format's own reader refuses more
 LARGEST = 2**63 - 1  # no index and no file offset is larger
 
 DTYPES = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "U16": np.dtype("<u2"),
-    "I16": np.dtype("<i2"),
-    "U32": np.dtype("<u4"),
-    "I32": np.dtype("<i4"),
-    "U64": np.dtype("<u8"),
-    "I64": np.dtype("<i8"),
-    "F16": np.dtype("<f2"),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F32": np.dtype("<f4"),
-    "F64": np.dtype("<f8"),
-    "C64": np.dtype("<c8"),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
 }
+"""What NumPy, or ml_dtypes, calls the format's types; a file's bytes are little-endian, as this machine's."""
 PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # several numbers share a byte: listed, never read
 _NAMES = {name: name for name in (*DTYPES, *PACKED_BITS)}  # one text for all tensors of a dtype
 
@@ -171,7 +173,7 @@ def read(tensor: TensorInfo) -> Array:
             f"{tensor.path}: tensor {tensor.name!r} holds {tensor.dtype} numbers, packed several to a byte, "
             "which NumPy can't index; convert the file to BF16, F16 or F32 first"
         )
-    dtype = DTYPES[tensor.dtype]
+    dtype = number_type(DTYPES[tensor.dtype])
     if tensor.unpacked is not None:
         return bytes_of(tensor).view(dtype).reshape(tensor.shape)
     if tensor.start == tensor.end:  # NumPy before 2.2 can't map an empty range at a page's start
@@ -271,7 +273,7 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int | None
     start, end = data_start + offsets[0], data_start + offsets[1]
     if size is not None and end > size:
         raise _cut_off(path, name, end, size)
-    bits = PACKED_BITS.get(dtype) or 8 * DTYPES[dtype].itemsize
+    bits = 8 if dtype == "BOOL" else int(re.findall(r"\d+", dtype)[0])  # the name says it
     if math.prod(filter(None, shape)) * bits > 8 * LARGEST:  # an empty tensor's other axes count too
         raise TableFormatError(f"{where} has a shape too large to index: {_brief(shape)}")
     if math.prod(shape) * bits != 8 * (end - start):
