@@ -45,7 +45,7 @@ def call(kind: str, training: bool) -> tuple[float, float]:
         layer.train(training)
         if not training:
             return torch.no_grad()(lambda: layer(ids))
-        return lambda: layer(ids).backward(d_out)  # gradients add up: nothing is allocated for them
+        return lambda: layer(ids).backward(d_out)  # gradients add up
 
     ours, torchs = alternately([step_of(ours_of(cell)), step_of(TorchInput(cell))], SECONDS, most=2_000)
     return ours, torchs

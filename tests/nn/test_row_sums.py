@@ -114,3 +114,10 @@ def test_forward_mode_and_function_transforms_are_torchs(exact, lookups):
         by_forward = forward_ad.unpack_dual(summed({"weight": dual.requires_grad_()})).tangent
     assert float(by_forward) == 3 * WIDTH
     assert not lookups
+
+
+def test_a_small_row_sparse_gradient_is_stored_as_coalesced():
+    weight = torch.nn.Parameter(torch.ones(4, 2))
+    row_sums.lookup(weight, torch.tensor([3, 1, 3]), -1, None, True).sum().backward()
+    assert weight.grad.is_coalesced()
+    assert weight.grad.to_dense().tolist() == [[0, 0], [1, 1], [0, 0], [2, 2]]

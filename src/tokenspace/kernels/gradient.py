@@ -27,7 +27,7 @@ CHUNK = 256
 ALONE = 1 << 19
 """Up to so many numbers are added by one thread: waking a second one would take longer."""
 AHEAD = 8
-"""So many rows before it is added, a row is asked for."""
+"""A row is asked for so many rows before it is added."""
 
 
 class Groups(NamedTuple):
@@ -114,7 +114,7 @@ def fill_sums(
 
 
 def fills_well(groups: Groups, rows: int) -> bool:
-    """Whether `fill_sums` is faster than `segment_sum` into zeros, for a table of ``rows`` rows.
+    """Return whether `fill_sums` is faster than `segment_sum` into zeros, for a table of ``rows`` rows.
 
     It is if more than an eighth of the rows get a sum. A group of many positions is left to `segment_sum`,
     which shares it between threads; `fill_sums` gives each group to one.

@@ -54,9 +54,12 @@ DTYPES = {
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
 }
-"""What NumPy, or ml_dtypes, calls the format's types; a file's bytes are little-endian, as this machine's."""
-PACKED_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}  # several numbers share a byte: listed, never read
-_NAMES = {name: name for name in (*DTYPES, *PACKED_BITS)}  # one text for all tensors of a dtype
+"""The format's types, by their names in NumPy and ml_dtypes. The bytes of a file are little-endian."""
+_PACKED = ("F4", "F6_E2M3", "F6_E3M2")  # several numbers share a byte: listed, never read
+_BITS = {"BOOL": 8} | {
+    name: int(re.findall(r"\d+", name)[0]) for name in (*DTYPES, *_PACKED) if name != "BOOL"
+}
+_NAMES = {name: name for name in (*DTYPES, *_PACKED)}  # one text for all tensors of a dtype
 
 
 class TensorInfo(NamedTuple):
@@ -168,7 +171,7 @@ def read(tensor: TensorInfo) -> Array:
     """
     if tensor.array is not None:
         return tensor.array
-    if tensor.dtype in PACKED_BITS:
+    if tensor.dtype in _PACKED:
         raise TableFormatError(
             f"{tensor.path}: tensor {tensor.name!r} holds {tensor.dtype} numbers, packed several to a byte, "
             "which NumPy can't index; convert the file to BF16, F16 or F32 first"
@@ -264,8 +267,8 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int | None
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise wrong_entry(path, name)
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or not (dtype in DTYPES or dtype in PACKED_BITS):
-        raise TableFormatError(f"{where} has dtype {dtype!r}; known are {', '.join([*DTYPES, *PACKED_BITS])}")
+    if not isinstance(dtype, str) or not (dtype in DTYPES or dtype in _PACKED):
+        raise TableFormatError(f"{where} has dtype {dtype!r}; known are {', '.join([*DTYPES, *_PACKED])}")
     if not _sizes(shape) or len(shape) > 64:
         raise TableFormatError(f"{where} has a shape that is no list of at most 64 sizes: {_brief(shape)}")
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
@@ -273,7 +276,7 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int, size: int | None
     start, end = data_start + offsets[0], data_start + offsets[1]
     if size is not None and end > size:
         raise _cut_off(path, name, end, size)
-    bits = 8 if dtype == "BOOL" else int(re.findall(r"\d+", dtype)[0])  # the name says it
+    bits = _BITS[dtype]
     if math.prod(filter(None, shape)) * bits > 8 * LARGEST:  # an empty tensor's other axes count too
         raise TableFormatError(f"{where} has a shape too large to index: {_brief(shape)}")
     if math.prod(shape) * bits != 8 * (end - start):

@@ -81,7 +81,7 @@ DROPPED_NUMBERS = 1 << 18
 
 
 def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bool) -> bool:
-    """Whether torch's own call reads the rows of a lookup. `kernels_sum` decides about its gradient.
+    """Return whether torch's own call reads the rows of a lookup. `kernels_sum` decides about its gradient.
 
     torch checks the ids of plain tensors on a CPU itself; its error is made a ``TokenIdError`` afterwards.
     """
@@ -93,7 +93,7 @@ def torch_looks_up(weight: Tensor | None, ids: Tensor, width: int, *, sparse: bo
 
 
 def kernels_sum(weight: Tensor, sparse: bool) -> bool:
-    """Whether a kernel sums the gradient of a lookup whose rows torch reads (``nn.row_sums``)."""
+    """Return whether a kernel sums the gradient of a lookup whose rows torch reads (``nn.row_sums``)."""
     return (
         torch.is_grad_enabled()
         and weight.requires_grad
@@ -107,7 +107,7 @@ def kernels_sum(weight: Tensor, sparse: bool) -> bool:
 
 
 def is_plain_gradient(d_out: Tensor) -> bool:
-    """Whether a kernel may read this gradient: a plain CPU tensor, unwatched, not to be differentiated."""
+    """Return whether a kernel may read this gradient: a plain CPU tensor, unwatched, that needs none."""
     return (
         not (torch.is_grad_enabled() and d_out.requires_grad)
         and not is_compiling()
@@ -132,7 +132,7 @@ def torch_makes(tables: Sequence[Tensor], ids: Tensor, normed: bool, sparse: boo
 
 
 def factors_are_kept(x: Tensor) -> bool:
-    """Whether dropout keeps its factors for the backward. For a large ``x`` it draws them again.
+    """Return whether dropout keeps its factors for the backward. For a large ``x`` it draws them again.
 
     In 16 bits the factors would be rounded.
     """

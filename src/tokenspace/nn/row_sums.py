@@ -29,8 +29,8 @@ def lookup(weight: Tensor, ids: Tensor, padding: int, scale: float | None, spars
 
 
 HELD_NUMBERS = 1 << 17
-"""Autograd copies a gradient that something else holds, and the copy stays coalesced. What it would move
-instead is no longer said to be, and to look at the ids again takes longer than to copy so many numbers."""
+"""A row-sparse gradient of fewer numbers is held while autograd stores it. Autograd then stores a copy, which
+stays coalesced. Otherwise that mark is lost, and checking the ids takes longer than copying the numbers."""
 
 
 class _Lookup(torch.autograd.Function):

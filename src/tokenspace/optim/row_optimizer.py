@@ -276,7 +276,7 @@ def steps_taken(state: State) -> int:
 
 
 def _counted(steps: float) -> Tensor:
-    """A number of steps as torch's optimizers keep it; in 16 bits, were they the default, 256 + 1 is 256."""
+    """A number of steps in float32, as torch has it: in bfloat16, if that is the default, 256 + 1 is 256."""
     return torch.tensor(float(steps), dtype=torch.float32, device="cpu")
 
 
